@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bothworlds
-from bothworlds.arena.loop import advance
-from bothworlds.core import NONE_ABSENT, streams
+from bothworlds.arena.loop import play_compiled
+from bothworlds.core import streams
 from bothworlds.policies import policy
 from bothworlds.worlds import World, matrix, stochastic
+from bothworlds.worlds.users import new_answer
 
 from .measurement import Measurement
 
@@ -93,12 +94,11 @@ def row_of(game: Game) -> dict[str, Any]:
 def seconds_per_round(name: str, n: int, m: int, rounds: int) -> float:
     """Return the processor time of a round with steady users, averaged from the first one on."""
     world = stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
-    state, source = policy(name).init(n, m), streams(0, 0)
-    probabilities = world.click_probabilities(0).copy()
-    room = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), NONE_ABSENT.copy(), np.zeros(2)
-    advance(state, 0, probabilities, source.policy, source.users, *room)
+    chosen = policy(name)
+    state, rest = chosen.init(n, m), (world.users(0), streams(0, 0), new_answer(m))
+    play_compiled(chosen, state, 0, *rest)
     started = time.thread_time()
-    advance(state, rounds, probabilities, source.policy, source.users, *room)
+    play_compiled(chosen, state, rounds, *rest)
     return (time.thread_time() - started) / rounds
 
 

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bothworlds.arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
-from bothworlds.arena.loop import advance
+from bothworlds.arena.loop import play_compiled
 from bothworlds.arena.storage import provenance
-from bothworlds.core import NONE_ABSENT, Block, Ledger, leaves, streams
-from bothworlds.policies import Policy, configured_for, describe, resolve
+from bothworlds.core import Decision, leaves, streams
+from bothworlds.policies import Policy, configured_for, resolve
+from bothworlds.policies.pages import has_parts
+from bothworlds.worlds.users import TableUsers, new_answer
 
 from .ftrl_round import click_probabilities
 from .measurement import Measurement
@@ -70,12 +72,15 @@ def make_policy(name: str) -> Policy:
     return configured_for(resolve(name), HORIZON)
 
 
-def all_shown(n: int, m: int) -> Ledger:
-    """Return the sums over n rounds in which every item was shown once at every position."""
-    shown = np.ones((n, m))
-    clicked = (np.random.default_rng(0).random((n, m)) < click_probabilities(n, m)).astype(float)
-    # A uniformly random list shows a pair with probability 1/n.
-    return Ledger(n, n * (shown - clicked), shown, clicked, (Block(0.0, 1.0, n, shown, clicked),))
+def all_shown(policy: Policy, n: int, m: int) -> Any:
+    """Return the state after n rounds in which every item was shown once at every position."""
+    state, places = policy.init(n, m), np.arange(m)
+    clicked = np.random.default_rng(0).random((n, m)) < click_probabilities(n, m)
+    for k in range(n):
+        ranking = (k + places) % n
+        # A uniformly random list shows a pair with probability 1/n.
+        policy.learn(state, Decision(ranking, np.full(m, 1.0 / n)), clicked[ranking, places])
+    return state
 
 
 def state_bytes(state: Any) -> int:
@@ -95,13 +100,12 @@ def period(name: str, phase: str, n: int) -> int:
     return int(getattr(make_policy(name), "every", 1))
 
 
-def play(state: Any, rounds: int, seed: int) -> float:
+def play(name: str, state: Any, rounds: int, seed: int) -> float:
     """Play rounds in the compiled loop of the arena; returns their processor time in seconds."""
     n, m = state.shape
-    source, probabilities = streams(0, seed), click_probabilities(n, m)
-    work = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), NONE_ABSENT.copy(), np.zeros(2)
+    policy, rest = make_policy(name), (TableUsers(click_probabilities(n, m)), streams(0, seed), new_answer(m))
     started = time.thread_time()
-    advance(state, rounds, probabilities, source.policy, source.users, *work)
+    play_compiled(policy, state, rounds, *rest)
     return time.thread_time() - started
 
 
@@ -112,20 +116,20 @@ class Contestant:
         self.name, self.phase, self.n, self.m = name, phase, n, m
         self.state = self.start()
         self.state_bytes = state_bytes(self.state)
-        play(self.state, 0, 0)  # compiles
+        play(self.name, self.state, 0, 0)  # compiles
         repeated = period(name, phase, n)
         if phase == FIRST:
             self.rounds = FIRST_ROUNDS
-            self.starts = min(MOST_ROUNDS, max(1, int(BUDGET / play(self.state, FIRST_ROUNDS, REPEATS))))
+            self.starts = min(MOST_ROUNDS, max(1, int(BUDGET / play(self.name, self.state, FIRST_ROUNDS, REPEATS))))
         else:
             tried = max(2, min(repeated, 100))
-            affordable = int(BUDGET * tried / play(self.state, tried, REPEATS))
+            affordable = int(BUDGET * tried / play(self.name, self.state, tried, REPEATS))
             self.rounds, self.starts = max(repeated, min(MOST_ROUNDS, affordable) // repeated * repeated), 1
 
     def start(self) -> Any:
         """Return a state at the beginning of the phase; raises ValueError if the policy cannot start there."""
         policy = make_policy(self.name)
-        return policy.init(self.n, self.m) if self.phase == FIRST else policy.resumed(all_shown(self.n, self.m))
+        return policy.init(self.n, self.m) if self.phase == FIRST else all_shown(policy, self.n, self.m)
 
     def microseconds(self, repeat: int) -> float:
         """Play once more, from the start or, where all items were shown, onwards; returns the time of a round."""
@@ -133,20 +137,17 @@ class Contestant:
         for _ in range(self.starts):
             if self.phase == FIRST:
                 self.state = self.start()
-            seconds += play(self.state, self.rounds, repeat)
+            seconds += play(self.name, self.state, self.rounds, repeat)
         return seconds / (self.starts * self.rounds) * 1e6
 
 
 def runs_at(n: int, m: int, phase: str, names: Sequence[str] = POLICIES, repeats: int = REPEATS) -> list[Run]:
     """Play all policies in turn, several times, and return every repeat.
 
-    Left out are policies whose state is larger than ``MOST_MEMORY``, and in the second phase those whose state does not
-    follow from counts.
+    Left out are policies whose state is larger than ``MOST_MEMORY``, and in the second phase those without parts.
     """
     small = [name for name in names if relation_bytes(name, n) <= MOST_MEMORY]
-    contestants = [
-        Contestant(name, phase, n, m) for name in small if phase == FIRST or describe(resolve(name).name).additive
-    ]
+    contestants = [Contestant(name, phase, n, m) for name in small if phase == FIRST or has_parts(resolve(name))]
     runs: list[Run] = []
     for repeat in range(repeats):
         times = [contestant.microseconds(repeat) for contestant in contestants]

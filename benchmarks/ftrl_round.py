@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import bothworlds
-from bothworlds.arena.loop import advance
-from bothworlds.core import NONE_ABSENT, streams
+from bothworlds.arena.loop import play_compiled
+from bothworlds.core import streams
+from bothworlds.worlds.users import TableUsers, new_answer
 
 from .contenders import FtrlPbm, play_rounds
 from .measurement import Measurement
@@ -26,12 +27,11 @@ def click_probabilities(n: int, m: int) -> np.ndarray:
 
 def play_once(n: int, m: int, rounds: int, seed: int) -> tuple[float, Any]:
     """Return the processor seconds of the first rounds, and the state after them."""
-    state = bothworlds.policy("ftrl-pbm").init(n, m)
-    probabilities, source = click_probabilities(n, m), streams(0, seed)
-    room = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), NONE_ABSENT.copy(), np.zeros(2)
-    advance(state, 0, probabilities, source.policy, source.users, *room)
+    policy = bothworlds.policy("ftrl-pbm")
+    state, rest = policy.init(n, m), (TableUsers(click_probabilities(n, m)), streams(0, seed), new_answer(m))
+    play_compiled(policy, state, 0, *rest)
     started = time.thread_time()
-    advance(state, rounds, probabilities, source.policy, source.users, *room)
+    play_compiled(policy, state, rounds, *rest)
     return time.thread_time() - started, state
 
 

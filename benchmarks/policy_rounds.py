@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 import bothworlds
-from bothworlds.arena.loop import TOTALS, advance_compiled
+from bothworlds.arena.loop import play_compiled
 from bothworlds.core import streams
 from bothworlds.policies import configured_for, names, policy
+from bothworlds.worlds.users import new_answer
 
 from .measurement import Measurement
 
@@ -25,13 +26,12 @@ def cost(name: str, n: int, m: int) -> tuple[float, int]:
     world = bothworlds.worlds.stochastic(np.linspace(0.95, 0.68, n), 1.0 / np.arange(1, m + 1))
     chosen = configured_for(policy(name), HORIZON, world)
     state = chosen.init(n, m)
-    probabilities, source = world.click_probabilities(0).copy(), streams(0, 0)
-    totals = np.zeros(TOTALS)
-    advance_compiled(chosen, state, 0, probabilities, source, totals)
+    rest = world.users(0), streams(0, 0), new_answer(m)
+    play_compiled(chosen, state, 0, *rest)
     chunk, rounds, spent = CHUNK[n, m], 0, 0.0
     while rounds < HORIZON and (spent < BUDGET or rounds < 2 * n):
         started = time.thread_time()
-        advance_compiled(chosen, state, chunk, probabilities, source, totals)
+        play_compiled(chosen, state, chunk, *rest)
         spent += time.thread_time() - started
         rounds += chunk
     return spent / rounds, rounds

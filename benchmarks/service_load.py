@@ -166,7 +166,7 @@ def restart(store: str, command: Sequence[str] = SERVE) -> float:
 def import_settled_events(address: str, count: int) -> None:
     """Import this many settled events into a store."""
     from bothworlds.serve.model import Event
-    from bothworlds.serve.stores.factory import open_store
+    from bothworlds.serve.stores import open_store
 
     with contextlib.closing(open_store(address)) as store:
         surface, now = store.surfaces()[0], time.time_ns() // 1_000_000

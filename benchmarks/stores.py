@@ -15,8 +15,7 @@ from unittest.mock import patch
 
 from bothworlds.serve.model import Event, Item, Surface, SurfaceSettings, VerifiedFeedback
 from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.stores import sql_surfaces
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores import open_store, sql_surfaces
 from bothworlds.serve.stores.sql_store import SqlStore
 from bothworlds.serve.time_blocks import encode_cells
 

@@ -1,114 +1,113 @@
-"""The commands of the service (serve, demo, verify, migrate, keys), on a store in memory."""
+"""The commands of the service (serve, demo, verify, rebuild, migrate, keys), on a temporary store."""
 
 from __future__ import annotations
 
-import importlib
+import asyncio
 import sys
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 
-from bothworlds.serve.stores import factory
-from bothworlds.serve.stores.base import StoreError
+import bothworlds
+from bothworlds.serve.engine.states import decode, encode
+from bothworlds.serve.stores import open_store
 from tests.commands import run
-from tests.serve.fakes import FakeStore
+from tests.serve.running import ITEMS, refreshed, running, visit
 
 
 @pytest.fixture
-def kept(monkeypatch):
-    """A store in memory, opened for any address except missing.db; ``opened`` lists the calls."""
-    store, opened = FakeStore(), []
+def place(tmp_path):
+    """The path of a store that does not exist."""
+    return str(tmp_path / "a.db")
 
-    def open_store(place, *, read_only=False, alone=False):
-        if place == "missing.db":
-            raise StoreError("there is no store at missing.db")
-        opened.append((place, read_only))
-        return store
 
-    store.opened = opened
-    store.count_rows = lambda: 7
-    importlib.import_module("bothworlds.serve.ops.serve")  # imports open_store, which must be the real one
-    monkeypatch.setattr(factory, "open_store", open_store)
-    return store
+@pytest.fixture
+def learned(place):
+    """A store in which a surface has learned from pages, with a snapshot after the last one."""
+
+    async def visits(store):
+        async with running(store, refresh_ms=5) as engine:
+            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+            for k in range(20):
+                await visit(engine, f"r{k}", {"a"})
+            await refreshed(engine)
+
+    with closing(open_store(place)) as store:
+        asyncio.run(visits(store))
+    assert "have learned 20 pages again" in run("rebuild", "--store", place).output
+    return place
 
 
 @pytest.mark.slow
-def test_keys_are_created_listed_and_revoked(kept):
-    made = run("keys", "create", "--role", "serve", "--role", "ingest", "--note", "shop", "--store", "a.db")
+def test_keys_are_created_listed_and_revoked(place):
+    made = run("keys", "create", "--role", "serve", "--role", "ingest", "--note", "shop", "--store", place)
     key = made.output.strip()
     key_id, secret = key.split("_", 2)[1:]
     assert key.startswith("bw_")
-    listed = run("keys", "list", "--store", "a.db").output
+    listed = run("keys", "list", "--store", place).output
     assert f"{key_id}  ingest,serve" in listed
     assert "in use  shop" in listed
     assert secret not in listed
-    assert run("keys", "revoke", key_id, "--store", "a.db").output == f"{key_id} is revoked\n"
-    assert "revoked 2" in run("keys", "list", "--store", "a.db").output
-    assert kept.opened[:2] == [("a.db", False), ("a.db", True)]
+    assert run("keys", "revoke", key_id, "--store", place).output == f"{key_id} is revoked\n"
+    assert "revoked 2" in run("keys", "list", "--store", place).output
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("keys", "create", "--role", "god"), "god is no role"),
-        (("keys", "revoke", "nobody"), "there is no key 'nobody'"),
-        (("keys", "list", "--store", "missing.db"), "there is no store at missing.db"),
-        (("verify", "--store", "missing.db"), "there is no store at missing.db"),
+        (("keys", "create", "--role", "god", "--store", "PLACE"), "god is no role"),
+        (("keys", "revoke", "nobody", "--store", "PLACE"), "there is no key 'nobody'"),
+        (("keys", "list", "--store", "PLACE"), "there is no store at"),
+        (("verify", "--store", "PLACE"), "there is no store at"),
+        (("rebuild", "--store", "PLACE", "--surface", "shop"), "there is no surface 'shop'"),
         (("serve", "--workers", "2"), "2 workers need PostgreSQL"),
         (("serve", "--config", "nothing.toml"), "there is no file nothing.toml"),
     ],
 )
-def test_errors_are_one_line(kept, arguments, said, monkeypatch):
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=None))
-    result = run(*arguments)
+def test_errors_are_one_line(place, arguments, said):
+    result = run(*(place if argument == "PLACE" else argument for argument in arguments))
     assert result.exit_code == 2
     assert said in result.output
     assert result.output.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("differences", "forged", "status"),
-    [((), (), 0), (("L of item 3 is 4, and the log gives 5",), (), 1), ((), ("the checkpoint of today",), 1)],
-)
-def test_verify_prints_what_it_compared_and_fails_if_anything_differs(kept, monkeypatch, differences, forged, status):
-    found = SimpleNamespace(events=10, adjustments=2, segments=3, counters=40, n_differences=len(differences))
-    found.differences, found.forged, found.clean = differences, forged, not differences and not forged
-    found.checkpoints, found.deleted = 4, 500
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.verify", SimpleNamespace(verify=lambda store: found))
-    result = run("verify", "--store", "a.db")
-    assert result.exit_code == status
-    assert "compared 40 counters of 3 segments with 10 settled events and 2 adjustments" in result.output
-    assert "4 signed checkpoints stand in for 500 deleted events" in result.output
-    assert all(problem in result.output for problem in (*differences, *forged))
-    assert ("all are equal" in result.output) == (status == 0)
-    assert kept.opened == [("a.db", True)]
-
-
-def test_migrate_copies_from_one_store_to_the_other(kept, monkeypatch):
-    def move(source, target, progress):
-        progress(7)
-        return SimpleNamespace(rows=7, target=SimpleNamespace(counters=40, clean=True))
-
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=move))
-    result = run("migrate", "--from", "a.db", "--to", "postgresql://db/shop")
-    assert "copied 7 rows" in result.output
-    assert kept.opened == [("a.db", True), ("postgresql://db/shop", False)]
-
-
-def test_migrate_fails_if_counters_differ_from_the_log(kept, monkeypatch):
-    target = SimpleNamespace(counters=40, clean=False, forged=(), n_differences=1, differences=("L of item 3 is 4",))
-    moved = SimpleNamespace(rows=7, target=target)
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.ops.migrate", SimpleNamespace(migrate=lambda *_: moved))
-    result = run("migrate", "--from", "a.db", "--to", "b.db")
+@pytest.mark.slow
+def test_verify_finds_a_snapshot_that_is_not_what_the_log_gives(learned):
+    result = run("verify", "--store", learned)
+    assert result.exit_code == 0
+    assert "learned 20 pages of 1 learners again, compared 1 snapshots\nall are equal" in result.output
+    with closing(open_store(learned)) as store:
+        lease, (learner,) = store.acquire("test", 60.0), store.learners()
+        kept = store.snapshot(learner.id)
+        state = decode(kept.state, bothworlds.policy("ftrl-pbm"), len(ITEMS), 3)
+        state.state.loss[0, 0] += 1e-9
+        store.save_snapshot(lease, learner.id, kept.number, kept.format, encode(state))
+    result = run("verify", "--store", learned)
     assert result.exit_code == 1
-    assert "L of item 3 is 4" in result.output
-    assert "1 counters differ from the log" in result.output
-    assert "verified" not in result.output
+    assert "surface 'home', the default segment, arm 'learner': the snapshot after event 20 differs" in result.output
+    assert "all are equal" not in result.output
+    assert "have learned 20 pages again" in run("rebuild", "--store", learned).output
+    assert run("verify", "--store", learned).exit_code == 0
 
 
-def test_keys_list_of_a_store_without_keys(kept):
-    said = run("keys", "list", "--store", "a.db").output
-    assert "'bothworlds keys create --role admin --store a.db' creates the first" in said
+@pytest.mark.slow
+def test_migrate_copies_a_store_and_verifies_the_copy(learned, tmp_path):
+    copy = str(tmp_path / "copy.db")
+    assert "the log of 1 learners verified in both stores" in run("migrate", "--from", learned, "--to", copy).output
+    with closing(open_store(learned)) as one, closing(open_store(copy)) as other:
+        assert list(one.settled()) == list(other.settled())
+        assert len(list(other.settled())) == 20
+        assert one.surfaces() == other.surfaces()
+    result = run("migrate", "--from", learned, "--to", copy)
+    assert result.exit_code == 2
+    assert "the target store is not empty" in result.output
+
+
+def test_keys_list_of_a_store_without_keys(place):
+    open_store(place).close()
+    said = run("keys", "list", "--store", place).output
+    assert f"'bothworlds keys create --role admin --store {place}' creates the first" in said
 
 
 def test_demo_passes_its_options_on(monkeypatch):
@@ -121,7 +120,7 @@ def test_demo_passes_its_options_on(monkeypatch):
 
 
 def test_a_missing_extra_is_named_in_the_error(monkeypatch):
-    monkeypatch.setitem(sys.modules, "bothworlds.serve.stores.base", None)
+    monkeypatch.setitem(sys.modules, "bothworlds.serve.stores", None)
     result = run("serve")
     assert result.exit_code == 2
     assert "pip install '.[service]' in a checkout of bothworlds" in result.output

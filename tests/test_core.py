@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bothworlds
-from bothworlds.core import Decision, Shape, check_shape, copy_state, is_compiled, leaves, streams, with_leaves
+from bothworlds.core import (
+    Decision,
+    Shape,
+    buffer_of,
+    check_shape,
+    copy_state,
+    is_compiled,
+    is_work,
+    leaves,
+    streams,
+    with_leaves,
+)
 from tests.policies.plain import EpsilonGreedy
 
 
@@ -114,6 +125,39 @@ def test_a_copy_of_a_state_shares_nothing_with_it():
     copied.inner.numbers[0] = 99.0
     assert state.inner.numbers[0] == 0.0
     assert type(copied) is Outer
+
+
+class Mixed(NamedTuple):
+    flags: np.ndarray
+    none: np.ndarray
+    one: np.ndarray
+    table: np.ndarray
+    work: Inner
+
+
+def a_mixed_state(k):
+    table = np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3) + k)
+    return Mixed(np.array([True, k > 0]), np.zeros((0, 3)), np.array(float(k)), table, Inner(np.full(2, 1.0 * k), k))
+
+
+def test_all_arrays_of_a_copy_but_those_to_work_in_are_views_of_one_buffer():
+    one, other = (copy_state(a_mixed_state(k)) for k in (0, 1))
+    for path, leaf in leaves(one):
+        assert np.array_equal(leaf, dict(leaves(a_mixed_state(0)))[path])
+        if isinstance(leaf, np.ndarray):
+            assert leaf.flags.aligned
+            assert np.shares_memory(leaf, buffer_of(one)) == (leaf.size > 0 and not is_work(path))
+    buffer_of(one)[:] = buffer_of(other)
+    for path, leaf in leaves(one):
+        assert np.array_equal(leaf, dict(leaves(a_mixed_state(int(not is_work(path)))))[path])
+
+
+def test_a_state_that_is_not_one_buffer_is_named():
+    with pytest.raises(ValueError, match="the arrays of Outer are not views of one buffer; use copy_state"):
+        buffer_of(a_state())
+    copied = copy_state(a_state())
+    with pytest.raises(ValueError, match="use copy_state"):
+        buffer_of(copied._replace(flags=copied.flags.copy()))
 
 
 def test_is_compiled_is_true_for_states_with_kernels():

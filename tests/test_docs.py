@@ -92,7 +92,7 @@ def test_the_page_of_the_service_shows_the_items_of_the_surface_that_it_creates(
 
 
 def test_the_checks_of_paths_can_fail() -> None:
-    text = "See `serve/http/cors.py` and `serve/doors.py`.\n\n```text\nsrc/\n  bothworlds/\n    attic/   nothing\n```\n"
+    text = "See `serve/http/auth.py` and `serve/doors.py`.\n\n```text\nsrc/\n  bothworlds/\n    attic/   nothing\n```\n"
     assert missing(paths_in(text), PACKAGE) == ["serve/doors.py"]
     assert missing(tree_in(text), ROOT) == ["src/bothworlds/attic/"]
 

@@ -74,7 +74,7 @@ def test_exclusions_may_be_an_iterator():
     assert "news" not in Ranker(PAGES, 3, seed=0).rank(exclude=iter(["news", "sport"])).items
 
 
-@pytest.mark.parametrize("policy", ["toprank:horizon=1000", "ftpl", EpsilonGreedy()], ids=called)
+@pytest.mark.parametrize("policy", ["unirank:horizon=1000", "ftpl", EpsilonGreedy()], ids=called)
 def test_a_policy_whose_state_has_no_parts_says_so_and_does_everything_else(policy):
     ranker = Ranker(PAGES, 3, policy=policy, seed=0)
     before = future(Ranker(PAGES, 3, policy=policy, seed=0))

@@ -7,9 +7,8 @@ decision is followed by its clicks; feedback is not validated.
 
 from __future__ import annotations
 
-import numpy as np
-
-from bothworlds.arena.loop import Score, Simulation
+from bothworlds.arena.game import Game
+from bothworlds.arena.loop import Score, replicate
 from bothworlds.policies import Policy
 from bothworlds.worlds import World
 
@@ -35,5 +34,4 @@ def play_rounds(policy: Policy, world: World, rounds: int, replication: int) -> 
     The policy gets the horizon and the examination if it needs them. Every policy meets the same users. The processor
     time of the score includes the clicks, and does not include compilation.
     """
-    simulation = Simulation(policy, world, rounds, shuffle=True, tell=True)
-    return simulation.replicate(np.array([rounds]), 0, replication, lambda played: None)
+    return replicate(Game.of(policy, world, rounds, checkpoints=1, tell=True), replication, lambda played: None)

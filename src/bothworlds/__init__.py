@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         theory,
         worlds,
     )
-    from .arena.compete import compete
-    from .arena.play import play
+    from .arena.play import compete, play
     from .arena.result import Result
     from .core import Decision
     from .policies import policy

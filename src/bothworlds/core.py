@@ -23,11 +23,10 @@ from .kernels import inline_kernel, kernel, name_apart, register_kernels
 __all__ = [
     "NONE_ABSENT",
     "NO_NOTE",
-    "Block",
     "Decision",
-    "Ledger",
     "Shape",
     "Streams",
+    "buffer_of",
     "check_shape",
     "click",
     "clicks",
@@ -38,6 +37,7 @@ __all__ = [
     "expected_reward",
     "expects",
     "is_compiled",
+    "is_work",
     "learn",
     "learns",
     "leaves",
@@ -49,6 +49,8 @@ __all__ = [
     "streams",
     "with_leaves",
 ]
+
+ALIGNMENT = 16  # bytes, of every array in a buffer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,44 +100,6 @@ class Decision(NamedTuple):
     note: NDArray[np.float64] = NO_NOTE
     absent: NDArray[np.int64] = NONE_ABSENT
     learned: NDArray[np.bool_] | None = None
-
-
-class Block(NamedTuple):
-    """The sums of a ledger over the events that were decided in a range of time, in seconds since 1970.
-
-    The last three are of a policy that mixes two learners, with a share w of one of them. Over all rounds, they add up
-    4/w - 4, the estimated loss of the other one minus that of the first, and the variance of this estimate.
-    """
-
-    start: float
-    until: float
-    rounds: int
-    shown: NDArray[np.float64]
-    clicked: NDArray[np.float64]
-    spread: float = 0.0
-    difference: float = 0.0
-    variance: float = 0.0
-
-
-class Ledger(NamedTuple):
-    """Sums over settled events; they do not depend on the order of events.
-
-    ``loss`` (n_items, n_positions) is the sum of (1 - click) / propensity over all times that the item was shown at the
-    position, up to a constant for every position; ``shown`` and ``clicked`` (n_items, n_positions) count impressions
-    and clicks. ``blocks`` are the same counts by time, oldest first, for policies that need them
-    (``Policy.needs_blocks``). ``changed_at`` is the time of the last change that was detected, where a block starts.
-    Of a policy that mixes two learners: they are compared since ``compared_at``, where a block starts, and one of them
-    plays alone until there are ``wake`` rounds.
-    """
-
-    rounds: int
-    loss: NDArray[np.float64]
-    shown: NDArray[np.float64]
-    clicked: NDArray[np.float64]
-    blocks: tuple[Block, ...] = ()
-    changed_at: float | None = None
-    compared_at: float = 0.0
-    wake: int = 0
 
 
 def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:
@@ -325,6 +289,48 @@ def _parts(state: Any) -> dict[str, Any] | None:
     return vars(state) if hasattr(state, "__dict__") else None
 
 
+def is_work(path: str) -> bool:
+    """Whether a leaf is a work array: in a field ``work``, whose contents carry nothing from one call to the next."""
+    return "work" in path.split(".")
+
+
 def copy_state(state: Any) -> Any:
-    """Return an independent copy of a policy's state."""
-    return copy.deepcopy(state)
+    """Return an independent copy of a policy's state.
+
+    All arrays in a copy of a NamedTuple, but for work arrays, are views of one buffer.
+
+    >>> from bothworlds import policy
+    >>> state = policy("ftrl-pbm").init(5, 2)
+    >>> twin = copy_state(state)
+    >>> twin.loss[0, 0] = 7.0
+    >>> buffer_of(state)[:] = buffer_of(twin)
+    >>> float(state.loss[0, 0])
+    7.0
+    """
+    if not hasattr(state, "_asdict"):
+        return copy.deepcopy(state)
+    copies, starts, end = dict(leaves(state)), {}, 0
+    for path, leaf in copies.items():
+        if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject and not is_work(path):
+            starts[path] = end
+            end += -(-leaf.nbytes // ALIGNMENT) * ALIGNMENT
+        else:
+            copies[path] = copy.deepcopy(leaf)
+    buffer = np.zeros(end, np.uint8)
+    for path, start in starts.items():
+        leaf = copies[path]
+        copies[path] = buffer[start : start + leaf.nbytes].view(leaf.dtype).reshape(leaf.shape)
+        copies[path][...] = leaf
+    return with_leaves(state, copies)
+
+
+def buffer_of(state: Any) -> NDArray[np.uint8]:
+    """Return the buffer of a state from ``init`` or ``copy_state``, so that copying what was learned is one copy.
+
+    States of the same policy and shape have the same layout. Raises ValueError if an array is not part of the buffer.
+    """
+    arrays = [leaf for path, leaf in leaves(state) if isinstance(leaf, np.ndarray) and not is_work(path)]
+    buffer = arrays[0].base if arrays else np.zeros(0, np.uint8)
+    if buffer is None or any(array.base is not buffer for array in arrays):
+        raise ValueError(f"the arrays of {type(state).__qualname__} are not views of one buffer; use copy_state")
+    return buffer

@@ -14,20 +14,22 @@ Importing this module also registers the environment with Gymnasium:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arena.loop import answer_list, users_of
+from .arena.loop import users_of
 from .core import Decision, Shape, Streams, streams
 from .extras import import_extra
 from .policies import Policy, configured_for
 from .policies import resolve as resolve_policy
 from .worlds import World
 from .worlds import resolve as resolve_world
+from .worlds.attack_kernels import report
 from .worlds.settings import whole
+from .worlds.users import Answer, answer, new_answer
 
 if TYPE_CHECKING:
     import gymnasium
@@ -108,15 +110,15 @@ class RankingEnv(gymnasium.Env[Observation, NDArray[np.int64]]):
         if game is None or game.t == self.rounds:
             raise gymnasium.error.ResetNeeded("there is no episode, or it is over; call reset")
         ranking = without_repeats(action, Shape(self.world.n_items, self.world.n_positions))
-        answer = game.answer(ranking)
+        given = game.answer(ranking)
         info = {
             "round": game.t,
             "ranking": ranking,
-            "expected_reward": sum(answer.expected),
-            "user_clicks": float(answer.clicks.sum()),
+            "expected_reward": float(given.totals[0]),
+            "user_clicks": float(given.clicks.sum()),
         }
-        reward = float(answer.reported.sum())
-        return self._observation(game, answer.reported), reward, False, game.t == self.rounds, info
+        reward = float(given.reported.sum())
+        return self._observation(game, given.reported), reward, False, game.t == self.rounds, info
 
     def _observation(self, game: _Game, clicks: NDArray[np.float64]) -> Observation:
         return {"clicks": clicks.astype(np.int8), "round": np.array([game.t / self.rounds], np.float32)}
@@ -127,20 +129,21 @@ class _Game:
 
     def __init__(self, world: World, rounds: int, source: Streams, shuffle: bool) -> None:
         self.labels = source.labels.permutation(world.n_items) if shuffle else np.arange(world.n_items)
-        self.t = 0
+        self.t = self._end = 0
         self._source = source
-        self._pieces: Iterator[tuple[int, Any]] = users_of(world, self.labels).pieces(0, rounds)
-        self._start = self._end = 0
         self._users: Any = None
+        self._parts, self._adversary = users_of(world, self.labels, [rounds]), world.adversary(self.labels)
+        self._answer = new_answer(world.n_positions, self._adversary)
 
-    def answer(self, ranking: NDArray[np.int64]) -> Any:
-        """Show a list in the next round."""
+    def answer(self, ranking: NDArray[np.int64]) -> Answer:
+        """Show a list in the next round; totals are those of this round, and the next call overwrites all of it."""
         if self.t == self._end:
-            self._start = self.t
-            self._end, self._users = next(self._pieces)
-        answer = answer_list(self._users, self.t - self._start, ranking, self._source)
+            self._end, self._users = next(self._parts)
+        self._answer.totals[:] = 0.0
+        answer(self._users, ranking, self._source.users, self._answer)
+        report(self._adversary, ranking, self._source.adversary, self._answer)
         self.t += 1
-        return answer
+        return self._answer
 
 
 def without_repeats(action: ArrayLike, shape: Shape) -> NDArray[np.int64]:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from .core import Decision, Shape, check_shape, leaves, save_arrays, with_leaves
+from .core import Decision, Shape, check_shape, copy_state, is_work, leaves, save_arrays, with_leaves
+from .export_format import read_export
 from .kernels import Floats, Ints
 from .policies import Policy, check_needs, names
 from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
+from .policies.logged_pages import LoggedPage, LogState
 from .policies.marginals import counted_marginals, known_marginals
 from .policies.pages import Page, Part, check_parts, grown, has_parts, learn_page, part_for, rank_page
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
-FORMAT = "bothworlds ranker 3"
+FORMAT = "bothworlds ranker 4"
 DECISIONS = 1000  # to estimate the marginals of a policy that does not know them
+PAGES_AT_ONCE = 10_000  # that are read from an export and learned
 MAX_ROWS = 20  # in the repr of Learned
 MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept,
 MAX_PART_CELLS = 1_000_000  # with at most so many pairs of item and slot in all of them
@@ -440,7 +444,8 @@ class Ranker:
             raise FileNotFoundError(f"there is no folder {Path(path).parent} to save the ranker in")
         with self._lock:
             self._parts.clear()  # a loaded ranker has none
-            arrays = {f"state/{name}": np.asarray(value) for name, value in leaves(self._state)}
+            state = {name: value for name, value in leaves(self._state) if not is_work(name)}
+            arrays = {f"state/{name}": np.asarray(value) for name, value in state.items()}
             not_arrays = [name for name, value in arrays.items() if value.dtype.hasobject]
             if not_arrays:
                 raise ValueError(f"policy {self.policy!r} has a state that is not made of arrays: {not_arrays[0]}")
@@ -465,6 +470,57 @@ class Ranker:
             save_arrays(Path(path), arrays)
 
     @classmethod
+    def from_export(
+        cls,
+        path: str | Path,
+        segment: str | None = None,
+        arm: str | None = None,
+        policy: str | Policy | None = None,
+        *,
+        seed: int | None = None,
+    ) -> Self:
+        """Return a ranker that has learned what a surface of the service has, from an export of it.
+
+        It has the items and slots of the surface, and its state equals that of the service bit for bit, on the same
+        type of machine with the same versions, if no events were deleted. The service also mixes uniform lists into
+        those of its policy (``floor``).
+
+        Parameters
+        ----------
+        path
+            An export as NDJSON or Parquet, see ``bothworlds.export_format``.
+        segment
+            The segment whose pages are learned; None: the default segment.
+        arm
+            The arm whose policy learns, from its own pages; None: the surface's own policy.
+        policy
+            The policy that learns these pages, by name or as an object; None: the one that did in the service.
+        seed
+            As in ``Ranker``.
+
+        Raises FileNotFoundError, or ValueError if the file is not an export or has no such arm.
+        """
+        surface, events = read_export(path)
+        try:
+            served = _served_arm(surface, arm)
+            if policy is None:
+                policy = policy_by_name(served["policy"], **served["policy_settings"])
+            items = [item["name"] for item in surface["items"]]
+            ranker = cls(items, surface["slots"], policy=policy, seed=seed)
+            ranker._states = [item["state"] for item in surface["items"]]
+            ranker._items_changed()
+            learner = {"segment": segment or "", "learner": served["learner"]}
+            log = LogState(ranker.policy, *ranker._shape)
+            log.number = max((one["number"] for one in surface["reset"] if learner.items() <= one.items()), default=0)
+            pages = (_logged_page(rows, ranker._index) for rows in events if learner.items() <= rows[0].items())
+            while batch := list(islice(pages, PAGES_AT_ONCE)):
+                log.learn(batch)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} cannot be learned: {error!r}") from error
+        ranker._state, ranker._learned = log.present(len(items)), log.pages
+        return ranker
+
+    @classmethod
     def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
         """Return the ranker that was saved to a file; a policy that is not registered must be passed again.
 
@@ -485,16 +541,49 @@ class Ranker:
             policy = policy_by_name(header["policy"], **header["settings"])
         ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
         saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
-        fresh = dict(leaves(ranker._state))
+        state = dict(leaves(ranker._state))
+        fresh = {name: value for name, value in state.items() if not is_work(name)}
         if saved.keys() != fresh.keys() or any(saved[name].shape != np.shape(fresh[name]) for name in fresh):
             raise ValueError(f"{path} has the state of another policy than {policy!r}")
-        ranker._state = with_leaves(ranker._state, {name: _like(old, saved[name]) for name, old in fresh.items()})
+        state |= {name: _like(old, saved[name]) for name, old in fresh.items()}
+        ranker._state = copy_state(with_leaves(ranker._state, state))
         ranker._states = header["states"]
         ranker._items_changed()
         ranker._rng.bit_generator.state = header["rng"]
         ranker._learned, ranker._last_id, ranker._dropped = (header[key] for key in ("learned", "last_id", "dropped"))
         ranker._pending = _pending_pages(arrays)
         return ranker
+
+
+def _served_arm(surface: Mapping[str, Any], arm: str | None) -> Mapping[str, Any]:
+    """Return the policy, its settings and the learner of an arm of an exported surface, or of the surface itself."""
+    if arm is None:
+        return surface
+    arms = {one["name"]: one for one in surface["arms"]}
+    if arm not in arms:
+        raise ValueError(f"there is no arm {arm!r}; the surface has {', '.join(arms) or 'none'}")
+    return arms[arm]
+
+
+def _logged_page(rows: Sequence[Mapping[str, Any]], index: Mapping[Any, int]) -> LoggedPage:
+    """Return the page of an exported event."""
+    first, items = rows[0], [index[row["item"]] for row in rows]
+    if first["n"] > len(index):
+        raise ValueError(f"event {first['event']} has {first['n']} items, but the surface {len(index)}")
+    absent = {index[name] for name in first.get("absent") or ()}
+    if first.get("eligible"):
+        absent = {*range(first["n"])} - {index[name] for name in first["eligible"]}
+    return LoggedPage(
+        number=first["number"],
+        n_items=first["n"],
+        items=items,
+        propensity=[row["propensity"] for row in rows],
+        rewards=[row["click"] if row.get("reward") is None else row["reward"] for row in rows],
+        learned=sum(1 << slot for slot, row in enumerate(rows) if row["learn"]),
+        absent=sorted(absent),
+        note=first.get("note") or (),
+        policy=first["policy_id"].partition(":")[0],
+    )
 
 
 def _pending_arrays(pending: Mapping[int, _Waiting], slots: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -533,7 +622,7 @@ def _pending_pages(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[int, _Wai
 def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:
     """Convert a saved array to the type of the original: array, list or number."""
     if isinstance(old, np.ndarray):
-        return saved.copy()
+        return saved
     return saved.tolist() if isinstance(old, list) else type(old)(saved.item())
 
 

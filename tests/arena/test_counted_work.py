@@ -12,11 +12,12 @@ from numba.core.runtime import _nrt_python, rtsys
 import bothworlds
 from bothworlds.arena import comparators
 from bothworlds.arena.loop import advance
-from bothworlds.core import Shape, streams
+from bothworlds.core import Decision, Shape, streams
 from bothworlds.geometry import best_ranking, leaders, sampling
 from bothworlds.policies import comb_ucb, policy
 from bothworlds.policies.parts import placement
 from bothworlds.worlds import Matrix, periodic, stochastic
+from bothworlds.worlds.users import TableUsers, new_answer
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="counts compiled rounds")
 
@@ -31,9 +32,9 @@ def probabilities(n, m):
 def play_rounds(state, rounds, seed=0):
     """Play in the compiled loop of the arena."""
     n, m = state.shape
-    source = streams(0, seed)
-    work = np.empty(m, np.int64), np.empty((2, m)), np.empty(0), np.empty(0, np.int64), np.zeros(2)
-    advance(state, rounds, probabilities(n, m), source.policy, source.users, *work)
+    page = Decision(np.empty(m, np.int64), np.empty(m), np.empty(0), np.empty(0, np.int64))
+    policy_rng, user_rng = streams(0, seed).policy, streams(0, seed).users
+    advance(state, rounds, TableUsers(probabilities(n, m)), None, policy_rng, user_rng, user_rng, page, new_answer(m))
     return state
 
 
@@ -190,9 +191,11 @@ def test_a_game_solves_one_assignment_for_every_checkpoint_and_every_phase(monke
 class NewArrays(Matrix):
     """A world that returns a new array for every round."""
 
-    def pieces(self, start, stop):
-        for t in range(start, stop):
-            yield t + 1, self.click_probabilities(t).copy()
+    def click_probabilities(self, t):
+        return super().click_probabilities(t).copy()
+
+    def spans(self, start, stop):
+        yield from range(start + 1, stop + 1)
 
 
 def test_an_assignment_in_every_round_is_caught(monkeypatch):

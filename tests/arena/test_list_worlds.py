@@ -9,11 +9,12 @@ import bothworlds
 from bothworlds import play
 from bothworlds.arena import load, save_results
 from bothworlds.arena.comparators import comparators
-from bothworlds.arena.loop import users_class
+from bothworlds.arena.loop import loop_classes
 from bothworlds.registry import parsed_name
 from bothworlds.testing import check_world
 from bothworlds.worlds import ListWorld, browsing, cascade, dependent_clicks, periodic
 from bothworlds.worlds.best_list import all_lists
+from bothworlds.worlds.users import TableUsers
 from tests.policies.plain import EpsilonGreedy
 
 # Rewards before worlds of lists existed: two replications at two checkpoints, in hexadecimal, and clicks.
@@ -149,6 +150,10 @@ def test_how_comparators_were_found_is_saved(tmp_path):
 
 
 def test_each_kind_of_users_has_its_own_loop():
-    kinds = [users_class(bothworlds.world(name)) for name in ("dcm/paper", "dbn/paper", "ubm/paper")]
+    kinds = [loop_classes(bothworlds.world(name)) for name in ("dcm/paper", "dbn/paper", "ubm/paper")]
     assert kinds[0] == kinds[1] != kinds[2]
-    assert users_class(bothworlds.world("trust/paper")) == users_class(bothworlds.world("drift/slow")) == (np.ndarray,)
+    assert (
+        loop_classes(bothworlds.world("trust/paper"))
+        == loop_classes(bothworlds.world("drift/slow"))
+        == (TableUsers, type(None))
+    )

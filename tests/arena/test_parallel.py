@@ -12,25 +12,25 @@ import pytest
 
 import bothworlds
 from bothworlds.arena import compete, parallel
-from bothworlds.arena.loop import Simulation
+from bothworlds.arena.game import Game
 from bothworlds.arena.parallel import compile_ahead, in_processes
 
 WORLD = bothworlds.world("paper/stochastic")
 
 
-def simulation(policy):
-    return Simulation(policy, WORLD, 50, shuffle=True, tell=False)
+def game(policy):
+    return Game.of(policy, WORLD, 50)
 
 
 ALONE = """
 import bothworlds
-from bothworlds.arena.loop import Simulation
+from bothworlds.arena.game import Game
 from bothworlds.arena.parallel import compile_ahead
 from tests.policies.plain import EpsilonGreedy
 
 world = bothworlds.world("paper/stochastic")
 players = [bothworlds.policy(name) for name in ("uniform", "fixed")] + [EpsilonGreedy(), EpsilonGreedy()]
-compile_ahead([Simulation(player, world, 50, True, False) for player in players], 2)
+compile_ahead([Game.of(player, world, 50) for player in players], 2)
 """
 
 
@@ -73,5 +73,5 @@ def test_a_terminal_shows_which_policies_were_compiled(monkeypatch):
     monkeypatch.setattr(parallel, "announce", said.append)
     seconds = iter([(1, 12.3), (0, 0.2)])  # the second one was in the cache
     monkeypatch.setattr(parallel, "in_processes", lambda *given: seconds)
-    compile_ahead([simulation(bothworlds.policy(name)) for name in ("uniform", "fixed", "toprank", "mw")], jobs=2)
+    compile_ahead([game(bothworlds.policy(name)) for name in ("uniform", "fixed", "toprank", "mw")], jobs=2)
     assert said == ["compiled fixed in 12 seconds"]

@@ -13,7 +13,7 @@ import pytest
 
 import bothworlds
 from bothworlds import compete, policy
-from bothworlds.arena import sweep
+from bothworlds.arena import run
 from bothworlds.worlds import World, matrix, periodic, stochastic
 from tests.cases import case
 from tests.policies.compiled import Popular
@@ -532,7 +532,7 @@ def test_progress_counts_a_round_in_plain_python_as_several_compiled_ones(jobs, 
         bars.append((total, amounts))
         yield amounts.append
 
-    monkeypatch.setattr(sweep, "progress_bar", bar)
+    monkeypatch.setattr(run, "progress_bar", bar)
     compete(["uniform", EpsilonGreedy()], [EASY], 50, seeds=3, jobs=jobs)
     ((total, amounts),) = bars
-    assert total == sum(amounts) == 3 * 50 * (1 + sweep.INTERPRETED)
+    assert total == sum(amounts) == 3 * 50 * (1 + run.INTERPRETED)

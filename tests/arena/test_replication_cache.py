@@ -8,27 +8,31 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.arena import replication_cache
-from bothworlds.arena.loop import Simulation
-from bothworlds.experiments import Game
-from bothworlds.experiments.play_all import game_checkpoints, play_all
+from bothworlds.arena import parallel, replication_cache
+from bothworlds.arena.run import engine_named, run
+from bothworlds.experiments import game as game_of
+from bothworlds.experiments.question import game_checkpoints
 from tests.policies.plain import FixedList
 
 
 def game(policy="uniform", world="paper/stochastic", rounds=60, seeds=3, **settings):
-    return Game(bothworlds.policy(policy, **settings), bothworlds.world(world), rounds, seeds)
+    return game_of(bothworlds.policy(policy, **settings), bothworlds.world(world), rounds, seeds)
+
+
+def play_all(games, folder, seed=0, jobs=None):
+    return run([replace(one, seed=seed) for one in games], engine_named("local", jobs=jobs), cells=folder)
 
 
 @pytest.fixture
 def played(monkeypatch):
     """The replications that are played and not read from the cache, as (policy, replication)."""
-    seen, replicate = [], Simulation.replicate
+    seen, replicate = [], parallel.replicate
 
-    def counted(self, marks, seed, replication, report):
-        seen.append((self.policy_name, replication))
-        return replicate(self, marks, seed, replication, report)
+    def counted(game, replication, report):
+        seen.append((game.policy_name, replication))
+        return replicate(game, replication, report)
 
-    monkeypatch.setattr(Simulation, "replicate", counted)
+    monkeypatch.setattr(parallel, "replicate", counted)
     return seen
 
 
@@ -55,15 +59,15 @@ def test_more_replications_continue_fewer(tmp_path, played):
 
 
 def test_an_interrupted_run_continues_where_it_stopped(tmp_path, played, monkeypatch):
-    replicate = Simulation.replicate
+    replicate = parallel.replicate
 
-    def interrupted(self, marks, seed, replication, report):
+    def interrupted(game, replication, report):
         if replication == 2:
             raise KeyboardInterrupt
-        return replicate(self, marks, seed, replication, report)
+        return replicate(game, replication, report)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Simulation, "replicate", interrupted)
+        patch.setattr(parallel, "replicate", interrupted)
         with pytest.raises(KeyboardInterrupt):
             play_all([game(seeds=3)], tmp_path, jobs=1)
     before = len(played)
@@ -84,7 +88,7 @@ def test_an_interrupted_run_continues_where_it_stopped(tmp_path, played, monkeyp
 )
 def test_another_game_is_another_file(tmp_path, played, other):
     play_all([game(seeds=1)], tmp_path)
-    play_all([other._replace(seeds=1)], tmp_path)
+    play_all([replace(other, replications=1)], tmp_path)
     assert len(played) == 2
 
 
@@ -98,7 +102,7 @@ def test_another_seed_and_other_sources_are_other_files(tmp_path, played, monkey
 
 
 def test_a_world_without_a_name_cannot_be_cached(tmp_path):
-    nameless = Game(bothworlds.policy("uniform"), bothworlds.worlds.stochastic([0.9, 0.1], [1.0]), 10, 1)
+    nameless = game_of(bothworlds.policy("uniform"), bothworlds.worlds.stochastic([0.9, 0.1], [1.0]), 10, 1)
     with pytest.raises(ValueError, match="a world needs a name"):
         play_all([nameless], tmp_path)
 
@@ -116,7 +120,7 @@ def test_a_world_is_identified_by_its_users_not_by_its_name(tmp_path, played):
     one, other = bothworlds.world("paper/stochastic"), bothworlds.world("paper/stochastic", gap=0.01)
     other.name = one.name
     for place in (one, other, one):
-        play_all([Game(bothworlds.policy("uniform"), place, 30, 1)], tmp_path)
+        play_all([game_of(bothworlds.policy("uniform"), place, 30, 1)], tmp_path)
     assert len(played) == 2
 
 

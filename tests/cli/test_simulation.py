@@ -462,8 +462,8 @@ REFUSED = {
     ("play", "-p", "ftrl-pbm:rate='fast'"): "rate must be a number from 1e-06 to 1000; got 'fast'",
     ("play", "-w", "paper/stochastic:gap=0.5"): "gap must be from 0 to 0.1056",
     ("play", "-w", "paper/stochastic:gap=None"): "gap must be from 0 to 0.1056",
-    ("play", "-w", "paper/periodic-both:phase=0"): "phase must be a positive number of rounds; got 0",
-    ("play", "-w", "paper/periodic-both:phase=None"): "phase must be a positive number of rounds; got None",
+    ("play", "-w", "paper/periodic-both:phase=0"): "phase must be a whole number of at least 1; got 0",
+    ("play", "-w", "paper/periodic-both:phase=None"): "phase must be a whole number of at least 1; got None",
     (
         "play",
         "-p",

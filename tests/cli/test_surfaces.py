@@ -16,23 +16,23 @@ from bothworlds.cli import app, surfaces
 from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import Config
 from bothworlds.serve.engine.engine import Engine
-from bothworlds.serve.engine.learner import warm_up
+from bothworlds.serve.engine.served import warm_up
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.model import SurfaceSettings, Unknown
 from tests.commands import answer, run
 from tests.serve.app_server import listening
-from tests.serve.fakes import FakeStore
+from tests.serve.running import temporary_store
 
 
 @pytest.fixture(scope="module")
 def service():
     """A service on a real engine, with keys."""
     warm_up()  # outside the time in which the server must start
-    store = FakeStore()
+    store = temporary_store()
     service = Service(Engine(store, refresh_ms=3_600_000), store, Config(request_log=False))
     service.keys = {role: create_key(store, [role], "", 0) for role in ("admin", "read")}
-    with listening(service, lifespan="on") as service.url:
+    with listening(service, started=True) as service.url:
         yield service
 
 
@@ -214,7 +214,7 @@ def test_a_report_is_in_words_or_in_json(connected, home, monkeypatch):
         (("--slots", 2), "2 slots need 2 active items; there are 0"),
         (("--items", "{items}", "--slots", "two"), "slots: expected `int`, got `str`"),
         (("--items", "{items}", "--slots", 2, "--holdout", 3), "holdout must be from 0 to 0.99; got 3"),
-        (("--items", "{items}", "--slots", 2, "--policy", "toprank"), "toprank"),
+        (("--items", "{items}", "--slots", 2, "--policy", "oracle"), "oracle"),
         (("--items", "{items}", "--slots", 2, "--setting", "nonsense=1"), "no setting 'nonsense'"),
         (("--items", "{items}", "--slots", 2, "--setting", "nonsense"), "write settings like rate = 0.3"),
         (("--items", "nowhere.txt", "--slots", 2), "there is no file nowhere.txt"),

@@ -8,9 +8,9 @@ import pytest
 import bothworlds
 from bothworlds.arena import Result, load_results, save_results
 from bothworlds.arena.attack_scores import AttackScores
+from bothworlds.arena.run import run
 from bothworlds.experiments.attacks import POLICIES, Attacks, attacked_worlds
-from bothworlds.experiments.play_all import play_all
-from bothworlds.experiments.question import Game, Size
+from bothworlds.experiments.question import Size, game
 from bothworlds.experiments.reproduce import ON_REQUEST
 from bothworlds.experiments.result_lookup import Results
 
@@ -69,8 +69,8 @@ def test_results_without_scores_are_refused():
 
 
 def test_scores_pass_through_the_cache_and_the_file(tmp_path):
-    game = Game(bothworlds.policy("uniform"), attacked_worlds(SIZE)["promoted"], 200, 2)
-    (first,), (again,) = (play_all([game], tmp_path, progress=False) for _ in range(2))
+    once = game(bothworlds.policy("uniform"), attacked_worlds(SIZE)["promoted"], 200, 2)
+    (first,), (again,) = (run([once], cells=tmp_path, progress=False) for _ in range(2))
     assert first.attack.flips[:, -1].min() > 0
     np.testing.assert_array_equal(first.attack.flips, again.attack.flips)
     (loaded,) = load_results(save_results([again], tmp_path / "results.parquet"))

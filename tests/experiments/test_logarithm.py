@@ -7,17 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bothworlds.experiments.logarithm import EASY, POLICIES, logarithm_figure, logarithm_games, logarithm_verdicts
-from bothworlds.experiments.play_all import play_all
+from bothworlds.arena.run import run
+from bothworlds.experiments.logarithm import EASY, POLICIES, logarithm_claims, logarithm_figure, logarithm_games
 from bothworlds.experiments.reproduce import SIZES
 from bothworlds.experiments.result_lookup import Results
+from bothworlds.experiments.verdict import judged
 
 SIZE = SIZES["paper"]._replace(easy_rounds=10_000, few_seeds=4)
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory):
-    return play_all(logarithm_games(SIZE), tmp_path_factory.mktemp("cells"), progress=False)
+def played():
+    return run(logarithm_games(SIZE), progress=False)
 
 
 def with_regret(results, regret):
@@ -29,6 +30,10 @@ def with_regret(results, regret):
         return replace(result, reward=result.best_fixed - curve)
 
     return Results([changed(result) for result in results])
+
+
+def verdicts(results):
+    return [judged(claim, results, SIZE) for claim in logarithm_claims(SIZE)]
 
 
 def test_sizes_have_long_games():
@@ -43,10 +48,10 @@ def test_sizes_have_long_games():
 
 @pytest.mark.slow
 def test_a_logarithm_holds_and_a_square_root_fails(played):
-    (holds,) = logarithm_verdicts(with_regret(played, lambda t: 5.0 + 54.0 * np.log(t)), SIZE)
+    (holds,) = verdicts(with_regret(played, lambda t: 5.0 + 54.0 * np.log(t)))
     assert holds.outcome == "holds"
     assert "+ 54 [" in holds.measured
-    (fails,) = logarithm_verdicts(with_regret(played, np.sqrt), SIZE)
+    (fails,) = verdicts(with_regret(played, np.sqrt))
     assert fails.outcome == "fails"
 
 

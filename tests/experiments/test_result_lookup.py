@@ -7,8 +7,8 @@ import pytest
 import bothworlds
 from bothworlds import policy, world
 from bothworlds.arena import load_results, save_results
-from bothworlds.experiments import Game, Results
-from bothworlds.experiments.play_all import play_all
+from bothworlds.arena.run import run
+from bothworlds.experiments import Results, game
 from bothworlds.experiments.result_lookup import game_key
 
 
@@ -22,14 +22,14 @@ def renamed(name, **settings):
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cells")
     games = [
-        Game(policy("uniform"), world("paper/stochastic"), 40, 3),
-        Game(policy("uniform"), world("paper/stochastic"), 80, 2),
-        Game(policy("uniform"), world("paper/stochastic", gap=0.01), 40, 3),
-        Game(policy("fixed"), world("paper/stochastic"), 40, 2),
-        Game(policy("fixed", ranking=(4, 3, 2, 1, 0)), renamed("paper/stochastic"), 40, 2),
-        Game(policy("oracle"), world("yandex/stochastic"), 40, 2),
+        game(policy("uniform"), world("paper/stochastic"), 40, 3),
+        game(policy("uniform"), world("paper/stochastic"), 80, 2),
+        game(policy("uniform"), world("paper/stochastic", gap=0.01), 40, 3),
+        game(policy("fixed"), world("paper/stochastic"), 40, 2),
+        game(policy("fixed", ranking=(4, 3, 2, 1, 0)), renamed("paper/stochastic"), 40, 2),
+        game(policy("oracle"), world("yandex/stochastic"), 40, 2),
     ]
-    played = play_all(games, folder, progress=False)
+    played = run(games, progress=False)
     return Results(load_results(save_results(played, folder / "results.parquet")))
 
 

@@ -25,7 +25,7 @@ def test_the_question_is_played_on_request_only(tmp_path):
     assert len({game_key(game.policy, game.world, game.rounds) for game in games}) == len(games) == 24
     with pytest.warns(UnchangedWorldWarning):  # 300 rounds are fewer than a phase
         results = Results(
-            [bothworlds.play(g.policy, g.world, g.rounds, seeds=g.seeds, jobs=1, progress=False) for g in games]
+            [bothworlds.play(g.policy, g.world, g.rounds, seeds=g.replications, jobs=1, progress=False) for g in games]
         )
     assert len(ServiceCost().verdicts(results, SHORT)) == 3
     assert [figure.stem for figure in ServiceCost().figures(results, SHORT, str(tmp_path))] == ["service"]

@@ -7,12 +7,12 @@ import pytest
 from scipy.stats import t as student
 
 from bothworlds.arena import Result
-from bothworlds.arena.loop import Simulation
+from bothworlds.arena.game import Game
 from bothworlds.experiments import SIZES, Estimate, Results, estimate, judge
 from bothworlds.experiments.baselines import Baselines, baseline_policies
 from bothworlds.experiments.panels import PAPER, panel_world
 from bothworlds.experiments.paper_figures import FigureOne, FigureTwo
-from bothworlds.experiments.verdict import Contrast, judge_samples, judge_within
+from bothworlds.experiments.verdict import Contrast
 from bothworlds.policies import policy
 
 SIZE = SIZES["quick"]
@@ -27,14 +27,14 @@ def fabricated(earned, noise=1e-4, seeds=10):
     for key in KEYS:
         world = panel_world(key, SIZE)
         for name, player in players.items():
-            simulation = Simulation(player, world, SIZE.rounds, shuffle=True, tell=True)
+            game = Game.of(player, world, SIZE.rounds, tell=True)
             mean = 1.0 if name == "uniform" else earned(name, key)
             reward = (mean + noise * rng.standard_normal((seeds, 1))) * SIZE.rounds
             results.append(
                 Result(
                     policy=name,
                     world=world.name,
-                    settings=simulation.settings,
+                    settings=game.settings,
                     seed=0,
                     rounds=np.array([SIZE.rounds]),
                     reward=reward,
@@ -42,7 +42,7 @@ def fabricated(earned, noise=1e-4, seeds=10):
                     best_fixed=np.array([2.0 * SIZE.rounds]),
                     best_dynamic=np.array([2.0 * SIZE.rounds]),
                     seconds=0.0,
-                    policy_name=simulation.policy_name,
+                    policy_name=game.policy_name,
                     world_description=world.description(),
                 )
             )
@@ -191,17 +191,17 @@ def test_a_sample_without_spread_has_no_width():
 
 
 def test_one_replication_decides_nothing():
-    assert judge([estimate([5.0])]) == "cannot be decided"
+    assert judge([estimate([5.0])], above=0.0) == "cannot be decided"
 
 
 def test_between_two_limits():
-    assert judge_within([Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "holds"
-    assert judge_within([Estimate(0.5, -0.4, 0.6)], 0.0, 1.0) == "cannot be decided"
-    assert judge_within([Estimate(1.5, 1.4, 1.6), Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "fails"
+    assert judge([Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "holds"
+    assert judge([Estimate(0.5, -0.4, 0.6)], 0.0, 1.0) == "cannot be decided"
+    assert judge([Estimate(1.5, 1.4, 1.6), Estimate(0.5, 0.4, 0.6)], 0.0, 1.0) == "fails"
 
 
 @pytest.mark.slow
 def test_many_samples_without_an_effect_rarely_fail(rng):
-    fair = [judge_samples(rng.normal(0.0, 1.0, size=(30, 8))) for _ in range(200)]
+    fair = [judge(rng.normal(0.0, 1.0, size=(30, 8)), above=0.0) for _ in range(200)]
     assert fair.count("fails") / 200 < 0.1
-    assert judge_samples([[1.0, 1.1, 0.9], [-1.0, -1.1, -0.9]]) == "fails"
+    assert judge([[1.0, 1.1, 0.9], [-1.0, -1.1, -0.9]], above=0.0) == "fails"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.geometry import feasible, sampling
-from tests.reference.rational import all_outcomes, exact_array
+from tests.reference.rational import all_outcomes, exact_array, with_exact
 
 SHAPES = [(1, 1), (5, 1), (3, 2), (3, 3), (4, 2), (6, 2), (4, 3), (5, 3), (4, 4)]
 
@@ -42,8 +42,7 @@ def fractions(rows):
 
 def prepared(x, n):
     m = x.shape[1]
-    urn = sampling.make_urn(n, m)
-    urn = urn._replace(**{name: exact_array(getattr(urn, name)) for name in ("packed", "weight", "mass")})
+    urn = with_exact(sampling.make_urn(n, m), "packed", "weight", "work.mass")
     sampling.prepare(x, urn)
     return urn
 

@@ -67,6 +67,29 @@ class Divisible(Skipping):
     learned_leaves: ClassVar = {"shown": "i", "clicked": "i"}
 
 
+class ListInWork(NamedTuple):
+    """The same counts, and an array to work in."""
+
+    shape: Shape
+    shown: np.ndarray
+    clicked: np.ndarray
+    work: np.ndarray
+
+
+class NotesTheList(EpsilonGreedy):
+    """The same, and it writes every list into the last array of its state, which is in a field ``work``."""
+
+    state: ClassVar = ListInWork
+
+    def init(self, n_items, n_positions):
+        return self.state(*super().init(n_items, n_positions), np.zeros(n_positions, np.int64))
+
+    def decide(self, state, rng):
+        decision = super().decide(state, rng)
+        state[-1][:] = decision.ranking
+        return decision
+
+
 @dataclass(frozen=True)
 class FixedList(Policy):
     """Always the same list: the first items, or the given ones."""

@@ -10,15 +10,16 @@ import pytest
 
 import bothworlds
 from bothworlds import Ranker, play
-from bothworlds.arena.loop import advance_compiled
-from bothworlds.core import NONE_ABSENT, Block, Decision, Ledger, copy_state, streams
+from bothworlds.arena.loop import play_compiled
+from bothworlds.core import NONE_ABSENT, Decision, copy_state, streams
 from bothworlds.geometry import sampling
 from bothworlds.policies import all_weather, ftrl_va, policy
 from bothworlds.worlds import matrix, periodic, stochastic
+from bothworlds.worlds.users import new_answer
 from tests.policies.by_hand import rounds_of, trained
 from tests.policies.test_ftrl_va import CLICKS, law_of_clicks
 from tests.reference.all_weather import AllWeatherTwin
-from tests.reference.rational import all_outcomes, exact_array
+from tests.reference.rational import all_outcomes, exact_array, with_exact
 
 AW = policy("all-weather")
 PRODUCT = stochastic([0.9, 0.7, 0.4, 0.2], [0.5, 0.9])
@@ -47,8 +48,7 @@ LISTS = [(0, 1), (0, 1), (2, 1), (2, 0)]
 def exact_state(w):
     """A state with rational marginals, some counts, and these lists in the pool."""
     state = policy("all-weather", pool=len(LISTS)).init(3, 2)
-    x, urn = exact_array(X), state.leading.urn
-    urn = urn._replace(**{name: exact_array(getattr(urn, name)) for name in ("packed", "weight", "mass")})
+    x, urn = exact_array(X), with_exact(state.leading.urn, "packed", "weight", "work.mass")
     sampling.prepare(x, urn)
     counts = state.counts._replace(
         shown=exact_array([[9, 4], [2, 3], [0, 6]]), clicked=exact_array([[8, 1], [1, 3], [0, 2]])
@@ -202,14 +202,6 @@ def test_it_recalls_earlier_habits_if_it_is_told_to(recall):
     assert (state.counts.rounds[0] > 600) == bool(recall)  # of both phases of the same habits
 
 
-def test_a_state_from_sums_has_no_earlier_habits_to_recall():
-    shown, clicked = np.full((4, 2), 50.0), np.full((4, 2), 20.0)
-    ledger = Ledger(100, 2.0 * shown, shown, clicked, (Block(0.0, 1.0, 100, shown, clicked),))
-    states = [policy("all-weather", recall=k).resumed(ledger) for k in (0, 4)]
-    assert (states[0].marginals == states[1].marginals).all()
-    assert (states[1].regimes.rounds == 0.0).all()
-
-
 @pytest.mark.slow
 def test_with_many_pairs_the_leader_has_a_smaller_share():
     shares = [AW.init(n, m).plan.share for n, m in ((4, 2), (10, 5), (50, 10))]
@@ -291,8 +283,8 @@ def test_late_feedback_with_a_tiny_propensity_moves_the_comparison_by_a_bounded_
 def state_after(world, rounds, seed):
     forgetting = policy("all-weather", recall=0)
     source, state, done = streams(seed, 0), forgetting.init(world.n_items, world.n_positions), 0
-    for end, probabilities in world.pieces(0, rounds):
-        advance_compiled(forgetting, state, end - done, probabilities.copy(), source, np.zeros(2))
+    for end in world.spans(0, rounds):
+        play_compiled(forgetting, state, end - done, world.users(done), source, new_answer(world.n_positions))
         done = end
     return state
 

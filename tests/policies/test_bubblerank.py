@@ -189,3 +189,13 @@ def test_a_list_that_does_not_fit_the_page_is_refused(initial):
 def test_impossible_confidence_is_refused_by_name(value):
     with pytest.raises(ValueError, match="confidence must be"):
         policy("bubblerank", confidence=value)
+
+
+@pytest.mark.parametrize("noted", [-1e9, 0.5, 3.0, 1e18, np.nan])
+def test_a_note_of_a_log_that_is_not_a_parity_is_that_of_the_first_pair(noted):
+    states = [policy("bubblerank").init(4, 4) for _ in range(2)]
+    for state, given in zip(states, (noted, 0.0)):
+        decision = Decision(np.arange(4), np.full(4, 0.5), np.array([given]))
+        policy("bubblerank").learn(state, decision, [0.0, 1.0, 0.0, 1.0])
+    one, other = (dict(bothworlds.core.leaves(state)) for state in states)
+    assert all(np.array_equal(one[path], other[path]) for path in one)

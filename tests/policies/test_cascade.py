@@ -49,7 +49,7 @@ def test_lists_follow_the_published_bounds(name):
         learner.learn(state, Decision(ranking, np.full(3, np.nan)), clicks)
     shown = learner.decide(state, np.random.default_rng(1)).ranking
     expected = bounds_by_formula(name, PAGES)
-    np.testing.assert_allclose(state.bounds, expected, atol=1e-5)
+    np.testing.assert_allclose(state.work.score, expected, atol=1e-5)
     assert shown.tolist() == np.argsort(-expected)[:3].tolist()
 
 
@@ -116,4 +116,3 @@ def test_they_need_the_order_of_positions_and_cannot_be_served():
     for name in NAMES:
         description = bothworlds.policies.describe(name)
         assert description.needs == ("order",)
-        assert not description.additive

@@ -79,8 +79,8 @@ def test_comb_ts_draws_every_pair_from_its_posterior():
     rng, samples = np.random.default_rng(1), []
     for _ in range(2000):
         ranking = learner.decide(state, rng).ranking
-        assert is_best(ranking, state.sample)
-        samples.append(state.sample.copy())
+        assert is_best(ranking, state.work.scores)
+        samples.append(state.work.scores.copy())
     for i in range(5):
         for j in range(3):
             posterior = stats.beta(2.0 + clicked[i, j], 2.0 + shown[i, j] - clicked[i, j])

@@ -37,7 +37,7 @@ def sampled(shown, clicked, prior, sweeps):
     state.counts.shown[:], state.counts.clicked[:] = shown, clicked
     out = np.empty((sweeps, sum(np.shape(shown))))
     rng = np.random.default_rng(7)
-    chain(state.counts, state.rows.item, prior, rng, state.attraction, state.examination, state.sums, out)
+    chain(state.counts, state.rows.item, prior, rng, state.attraction, state.examination, state.work.sums, out)
     return out
 
 
@@ -66,8 +66,8 @@ def test_decisions_rank_by_the_drawn_parameters():
     state = last_state(learner, 50)
     for _ in range(50):
         ranking = learner.decide(state, rng).ranking
-        best = np.argsort(-state.items)[:3]
-        assert (ranking[np.argsort(-state.positions)] == best).all()
+        best = np.argsort(-state.work.items)[:3]
+        assert (ranking[np.argsort(-state.work.positions)] == best).all()
 
 
 def test_the_first_list_is_uniform():
@@ -84,7 +84,7 @@ def test_learning_moves_the_chain_and_deciding_does_not():
     before = copy_state(state)
     decision = learner.decide(state, rng)
     assert (state.attraction == before.attraction).all()
-    assert (state.items != state.attraction).all()
+    assert (state.work.items != state.attraction).all()
     learner.learn(state, decision, [1, 0, 1])
     assert (state.attraction != before.attraction).all()
     assert (state.examination != before.examination).all()
@@ -101,13 +101,11 @@ def test_counts_are_those_of_the_remembered_rounds(forget):
 def test_fractions_of_missing_clicks_are_rounded_with_the_right_mean():
     state, rng = policy("gibbs-ts").init(2, 1), np.random.default_rng(3)
     state.counts.shown[:], state.counts.clicked[:] = [[2.7], [0.0]], [[0.4], [0.0]]
-    misses = []
+    misses, sums = [], state.work.sums
     for _ in range(3000):
-        chain(
-            state.counts, state.rows.item, 1.0, rng, state.attraction, state.examination, state.sums, np.empty((1, 3))
-        )
-        assert state.sums[0, 0] == 0.4
-        misses.append(state.sums[1:, 0].sum())
+        chain(state.counts, state.rows.item, 1.0, rng, state.attraction, state.examination, sums, np.empty((1, 3)))
+        assert sums[0, 0] == 0.4
+        misses.append(sums[1:, 0].sum())
     assert set(misses) == {2.0, 3.0}
     assert abs(np.mean(misses) - 2.3) < 5.0 * np.std(misses) / np.sqrt(3000)
 

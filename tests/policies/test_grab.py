@@ -85,7 +85,7 @@ def test_it_shows_the_leader_once_in_a_cycle_and_the_best_neighbour_otherwise(se
 @pytest.mark.parametrize(("n", "m"), [(5, 3), (4, 4), (6, 1), (2, 1), (2, 2)])
 def test_a_list_has_n_minus_1_neighbours(n, m):
     state = policy("grab").init(n, m)
-    assert state.gains.size == n - 1
+    assert state.work.gains.size == n - 1
     lists = neighbours(range(m), range(m), n)
     assert len(set(lists)) == n - 1
     assert all(len(set(one)) == m for one in lists)

@@ -7,10 +7,11 @@ import pytest
 from scipy import stats
 
 from bothworlds import Ranker
-from bothworlds.core import Decision, Ledger, Shape, copy_state
+from bothworlds.core import Decision, Shape, copy_state
 from bothworlds.geometry.item_rows import MANY_ITEMS, fill_rows
 from bothworlds.kernels import kernel
 from bothworlds.policies import policy
+from bothworlds.policies.pages import resized
 from bothworlds.policies.parts.counts import lacking_list
 from bothworlds.policies.parts.position_based import fit_examination
 from bothworlds.policies.parts.random_stream import make_stream
@@ -47,7 +48,7 @@ def test_decisions_with_known_examination_are_the_same_to_the_last_digit():
     for t, state, plain in rounds_of_both(made, 400):
         one, other = (made.decide(each, np.random.default_rng(t)) for each in (state, plain))
         assert (one.ranking == other.ranking).all()
-        assert (state.rank.score == plain.rank.score).all()
+        assert (state.work.score == plain.work.score).all()
 
 
 def test_decisions_for_a_fitted_examination_are_the_same_to_the_last_digit():
@@ -67,7 +68,7 @@ def test_a_sum_that_is_not_brought_up_to_date_is_caught():
     state.totals.clicks[0] -= 1.0  # the top item has clicks
     for each in (state, plain):
         made.decide(each, np.random.default_rng(0))
-    assert (state.rank.score != plain.rank.score).any()
+    assert (state.work.score != plain.work.score).any()
 
 
 def test_the_first_fit_follows_the_cyclic_lists_and_fits_are_those_of_the_counts():
@@ -107,11 +108,14 @@ def test_lists_that_others_have_shown_are_not_due():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_ledger_gives_the_same_decisions(name):
+def test_counts_give_the_same_decisions(name):
     made, rng = upper_bounds(name), np.random.default_rng(3)
     shown = rng.integers(1, 9, (MANY_ITEMS, M)).astype(float)
     clicked = rng.binomial(shown.astype(int), 0.3).astype(float)
-    resumed = made.resumed(Ledger(2_000, shown - clicked, shown, clicked))
+    state = made.init(MANY_ITEMS, M)
+    state.counts.shown[:], state.counts.clicked[:] = shown, clicked
+    state.counts.rounds[0] = state.counts.learned[0] = 2_000
+    resumed = resized(made, state, np.arange(MANY_ITEMS), np.arange(M)).state
     assert resumed.totals.kept
     plain = resumed._replace(totals=resumed.totals._replace(kept=False))
     one, other = (made.decide(each, np.random.default_rng(4)) for each in (resumed, plain))
@@ -176,7 +180,7 @@ def test_the_chain_contains_the_items_that_were_shown():
         shown |= set(decision.ranking.tolist())
         made.learn(state, decision, (rng.random(M) < 0.5).astype(float))
         assert set(state.rows.item[: state.rows.own[0]].tolist()) == shown
-    resumed = made.resumed(Ledger(30, state.counts.shown, state.counts.shown, state.counts.clicked))
+    resumed = resized(made, state, np.arange(MANY_ITEMS), np.arange(M)).state
     assert set(resumed.rows.item[: resumed.rows.own[0]].tolist()) == shown
     lists = made.sample_rankings(resumed, 40, rng)
     assert all(len(set(ranking)) == M for ranking in lists.tolist())

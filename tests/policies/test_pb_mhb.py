@@ -120,9 +120,9 @@ def test_decisions_rank_by_the_drawn_parameters_and_do_not_change_the_chain():
     before = copy_state(state)
     for _ in range(50):
         ranking = learner.decide(state, rng).ranking
-        chosen = state.items[ranking[np.argsort(-state.positions)]]
-        assert (chosen == np.sort(state.items)[::-1][:3]).all()
-        assert state.positions[0] == 1.0
+        chosen = state.work.items[ranking[np.argsort(-state.work.positions)]]
+        assert (chosen == np.sort(state.work.items)[::-1][:3]).all()
+        assert state.work.positions[0] == 1.0
     assert (state.attraction == before.attraction).all()
     assert state.proposed == before.proposed
     assert state.accepted == before.accepted

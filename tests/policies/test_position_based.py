@@ -315,7 +315,7 @@ def test_the_hats_of_ts_are_always_those_of_its_counts(forget):
     ours = []
     for _ in range(4000):
         learner.decide(state, rng)
-        ours.append(state.rank.score[i])
+        ours.append(state.work.score[i])
     assert abs(np.mean(ours) - samples.mean()) < 5.0 * samples.std() * sqrt(2 / 4000)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.arena.loop import advance
-from bothworlds.core import Decision, copy_state
+from bothworlds.arena.loop import play_compiled
+from bothworlds.core import Decision, Shape, copy_state, streams
 from bothworlds.policies import policy
+from bothworlds.policies.pages import Page, Part, rank_page, resized
 from bothworlds.worlds import stochastic
+from bothworlds.worlds.users import TableUsers, new_answer
 from tests.reference.blocks import add_duels, as_lists, is_acyclic, levels
 
 CONSTANT = 4.0 * sqrt(2.0 / pi) / erf(sqrt(2.0))
@@ -49,6 +51,50 @@ def test_every_round_agrees_with_the_reference_implementation(n, m, generator):
     assert (wins - wins.T == twin.S).all()
     assert (wins + wins.T == twin.N).all()
     assert len(twin.partition) > 1
+
+
+def learned_late_by_both(rng, *, noted):
+    """The part of a state that has learned pages of this part, and the smaller problem, after each of many pages."""
+    learner, shape, attraction = policy("toprank", confidence=0.5), Shape(8, 4), np.linspace(0.1, 0.9, 8)
+    items, positions = np.array([0, 2, 3, 5, 6, 7]), np.array([0, 2, 3])
+    page, waiting, whole, small = Page(items, {1: 4}), [], learner.init(*shape), learner.init(6, 3)
+    for _ in range(1200):
+        decision = rank_page(Part(learner, small, items, positions), page, shape, rng)
+        waiting.append((decision, Decision(np.searchsorted(items, decision.ranking[positions]), np.ones(3))))
+        if len(waiting) > 40:
+            decision, own = waiting.pop(int(rng.integers(len(waiting))))
+            clicks = rng.random(4) < attraction[decision.ranking]
+            learner.learn(whole, decision if noted else decision._replace(note=np.zeros(0)), clicks)
+            learner.learn(small, own._replace(note=decision.note[positions]), clicks[positions])
+            yield resized(learner, whole, items, positions).state, small
+
+
+@pytest.mark.slow
+def test_a_part_with_late_feedback_has_the_state_of_the_smaller_problem(rng):
+    partitions = set()
+    for part, small in learned_late_by_both(rng, noted=True):
+        assert (part.duels.wins == small.duels.wins).all()
+        assert (part.worse == small.worse).all()
+        assert as_lists(part.blocks) == as_lists(small.blocks)
+        partitions.add(str(as_lists(part.blocks)))
+    assert len(partitions) > 5
+
+
+@pytest.mark.slow
+def test_without_its_note_late_feedback_on_a_part_would_be_another(rng):
+    *_, (part, small) = learned_late_by_both(rng, noted=False)
+    assert (part.duels.wins != small.duels.wins).any()
+
+
+def test_items_that_only_an_absent_one_separates_are_compared_without_it():
+    learner = policy("toprank", horizon=100)
+    state = learner.init(3, 2)
+    state.worse[[0, 1], [1, 2]] = True
+    state = learner.refreshed(state)
+    assert as_lists(state.blocks) == [[0], [1], [2]]
+    learner.learn(state, Decision(np.array([0, 2]), np.full(2, 0.5), absent=np.array([1])), [0, 1])
+    learner.learn(state, Decision(np.array([0, 1]), np.ones(2)), [0, 1])
+    assert state.duels.wins.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
 
 
 @pytest.mark.parametrize("horizon", [10, 1000, 10**6])
@@ -95,11 +141,11 @@ def test_the_relation_never_has_a_cycle_for_arbitrary_users(confidence, rng):
 @pytest.mark.slow
 def test_the_relation_has_no_cycle_over_a_million_rounds_with_users_who_change_their_minds(rng):
     n, m = 8, 4
-    state = policy("toprank", confidence=0.9, restart=3000).init(n, m)
-    rest = np.empty(m, np.int64), np.empty((2, m)), np.empty(m), np.empty(0, np.int64), np.zeros(2)
+    chosen = policy("toprank", confidence=0.9, restart=3000)
+    state, source = chosen.init(n, m), streams(0, 0)._replace(policy=rng, users=rng)
     for _ in range(4000):
         taste = rng.permutation(np.linspace(0.0, 1.0, n))
-        advance(state, 250, np.tile(taste[:, None], m), rng, rng, *rest)
+        play_compiled(chosen, state, 250, TableUsers(np.tile(taste[:, None], m)), source, new_answer(m))
         assert is_acyclic(state.worse)
         assert as_lists(state.blocks) == levels(state.worse)
 

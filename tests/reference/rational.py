@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from bothworlds.core import leaves, with_leaves
+
 
 class Exact:
     """A rational number that takes floats for the rational numbers they are."""
@@ -178,3 +180,9 @@ def exact_array(values: Any) -> np.ndarray:
     for index, value in np.ndenumerate(values):
         result[index] = Exact(value)
     return result
+
+
+def with_exact(state: Any, *paths: str) -> Any:
+    """The state with these arrays, by their paths, as arrays of Exact."""
+    values = dict(leaves(state))
+    return with_leaves(state, values | {path: exact_array(values[path]) for path in paths})

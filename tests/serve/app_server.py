@@ -1,38 +1,40 @@
-"""An ASGI application on a free port of this machine, served by Uvicorn in a thread of the test."""
+"""An ASGI application on a free port of this machine, served in a thread of the test as the service is."""
 
 from __future__ import annotations
 
-import socket
+import asyncio
 import threading
 from contextlib import contextmanager
 
-import uvicorn
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config):
-        super().__init__(config)
-        self.ready = threading.Event()
-
-    async def startup(self, sockets=None):
-        await super().startup(sockets)
-        self.ready.set()
+from bothworlds.serve.config import Config
+from bothworlds.serve.http import server
 
 
 @contextmanager
-def listening(app, **options):
-    """Yield the URL of the application while it is served; ``options`` are those of Uvicorn."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        free.listen(128)
-        options = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1, "ws": "none", **options}
-        config = uvicorn.Config(app, **options)
-        server = _Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
+def listening(app, port=0, *, started=False, **settings):
+    """Yield the URL of the application while it is served; with ``started``, it is a service that has to be started."""
+    reservation, config = server.reserve(Config(port=port, stop_seconds=1, **settings))
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve():
+        if started:
+            await app.start()
+        async with server.listening(app, config):
+            ready.set()
+            await stop.wait()
+        if started:
+            await app.stop()
+
+    def run():
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run, daemon=True)
+    with reservation:
         thread.start()
-        assert server.ready.wait(60)
+        assert ready.wait(60)
         try:
-            yield f"http://127.0.0.1:{free.getsockname()[1]}"
+            yield f"http://{config.host}:{config.port}"
         finally:
-            server.should_exit = True
+            loop.call_soon_threadsafe(stop.set)
             thread.join(10)

@@ -1,4 +1,4 @@
-"""What tests of the service share: a PostgreSQL server, and a writer that does not wait for more feedback."""
+"""What tests of the service share: a PostgreSQL server, and a recorder that does not wait for more feedback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bothworlds.serve.engine import writer
+from bothworlds.serve.engine import housekeeping, recorder
 from tests.serve.postgres_server import PostgresServer
 
 
@@ -15,7 +15,16 @@ from tests.serve.postgres_server import PostgresServer
 def _no_wait_for_more_feedback() -> Iterator[None]:
     """Visitors of a test come one after the other: no more feedback can arrive while one of them waits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "FEEDBACK_WAIT", 0.0)
+        patch.setattr(recorder, "FEEDBACK_WAIT", 0.0)
+        patch.setattr(recorder, "GROUP_WAIT", 0.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tests_do_the_housekeeping() -> Iterator[None]:
+    """The thread of housekeeping waits; tests call what it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(housekeeping, "TICK_SECONDS", 1e6)
         yield
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bothworlds.serve.engine.promotion import promote
+from bothworlds.serve.engine.surface_rules import promote
 from bothworlds.serve.engine_protocol import EngineProtocol
 from bothworlds.serve.model import (
     LISTED_ITEMS,
@@ -147,7 +147,6 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         },
         "shift": {"alarm": False, "recent": 0.79, "long_run": 0.68, "z": 1.2, "note": ""},
         "changes": [],
-        "takeovers": [],
         "warnings": [],
         "retention": {"days": None, "deleted": 0, "until": None},
         "segments": ["", "mobile", "desktop"],
@@ -274,6 +273,7 @@ class FakeEngine:
         pins: Mapping[int, str] | None = None,
         client: str = "",
         visitor: str = "",
+        counted: bool = True,
     ) -> Ranking:
         self._check()
         known = self.surface(surface)
@@ -427,14 +427,6 @@ class FakeEngine:
         self._check()
         self.surface(surface)
 
-    async def warm_start(
-        self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
-    ) -> None:
-        self._check()
-        self.surface(surface)
-        if "attraction" not in model:
-            raise Invalid("the model has no attraction", "/model")
-
     async def rotate_secret(self, *, actor: str, forget: bool = False) -> int:
         self._check()
         self.rotations.append(forget)
@@ -464,8 +456,6 @@ class FakeEngine:
             "entropy": 0.0,
             "revision": 0,
             "changed_at": None,
-            "leader_alone_since": None,
-            "leader_alone_until_rounds": None,
         }
 
     async def report(

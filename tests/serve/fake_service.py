@@ -20,7 +20,7 @@ class FakeService:
     """Ranks items in reverse order; ``failing`` is a list of statuses to respond with first (0: a timeout)."""
 
     def __init__(self, items=("a", "b", "c", "d"), slots=3, more_routes=(), engine=None):
-        self.items, self.slots, self.rejecting = list(items), slots, False
+        self.items, self.slots, self.rejecting, self.delay = list(items), slots, False, 0.0
         self.failing, self.ranks, self.batches, self.headers, self.surfaces = [], [], [], [], {}
         self.app = Starlette(
             routes=[
@@ -65,6 +65,7 @@ class FakeService:
         if failure := await self.failure(request):
             return failure
         self.ranks.append(asked)
+        await asyncio.sleep(self.delay)
         shown = [item for item in reversed(self.items) if item not in asked.get("exclude", [])][: self.slots]
         slots = [{"slot": i, "item": item, "p": 0.5, "pinned": False, "learn": True} for i, item in enumerate(shown)]
         event = f"event of {asked['request_id']}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from pathlib import Path
 
-import uvicorn
-
+from tests.serve.app_server import listening
 from tests.serve.fake_service import FakeService
 
 if __name__ == "__main__":
@@ -18,4 +18,6 @@ if __name__ == "__main__":
     asked.store.write_text(asked.store.read_text() + "x" if asked.store.exists() else "x")
     service = FakeService()
     service.rejecting = asked.rejecting
-    uvicorn.run(service.app, port=asked.port, log_level="critical", lifespan="off", ws="none")
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # also in the threads of the server
+    with listening(service.app, port=asked.port):
+        signal.sigwait([signal.SIGTERM])

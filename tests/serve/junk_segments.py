@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bothworlds.serve.http.auth import create_key
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores import open_store
 
 from .kill_service import ServiceProcess
 from .load_clients import piece_of

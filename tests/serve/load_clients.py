@@ -6,16 +6,12 @@ import json
 import random
 import threading
 import time
-from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-import msgspec
-
-from bothworlds.serve.engine.tokens import SIGNATURE_BYTES, TokenBody
-from bothworlds.serve.model import LOSS_UNIT, Event, EventPrediction, predicted_loss_weight
+from bothworlds.serve.events import Event
 
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
 SURFACE = {
@@ -55,35 +51,17 @@ class ClientRecord:
                 self.count += 1
 
     def promised(self) -> dict[str, tuple[int, bool]]:
-        """Return what has been acknowledged so far: for every event its clicks, and whether it is settled."""
+        """Return what has been acknowledged so far: for every event its clicks, and whether it is final."""
         with self._lock:
             return {name: (clicks, name in self.final) for name, clicks in self.acknowledged.items()}
 
     def broken(self, name: str, promise: tuple[int, bool], event: Event | None) -> str:
         """Return how a stored event contradicts what was acknowledged; empty if it does not."""
         clicks, final = promise
-        if event is None or clicks & ~event.clicks or (final and event.settled_at is None):
+        stored = 0 if event is None else event.clicks | event.late
+        if event is None or clicks & ~stored or (final and not event.final and event.number is None):
             return f"{name} lost: {promise} was acknowledged, and there is {event}"
-        return f"{name} made up: {event.clicks}" if event.clicks & ~self.sent[name] else ""
-
-    def counters(self) -> dict[tuple[int, int], tuple[int, int, int]]:
-        """Return loss, shows and clicks of every cell, if all pages are final and each was counted once."""
-        sums: dict[tuple[int, int], tuple[int, int, int]] = {}
-        for name in self.final:
-            prediction = prediction_in(self.shown[name]["token"])
-            for slot in (slot for slot in self.shown[name]["slots"] if slot["learn"]):
-                cell = ITEMS.index(slot["item"]), slot["slot"]
-                clicked = self.acknowledged[name] >> slot["slot"] & 1
-                used = 0 if prediction is None else prediction.used[slot["slot"]]
-                loss = predicted_loss_weight(slot["p"], 0 if clicked else LOSS_UNIT, used)
-                old = sums.get(cell, (0, 0, 0))
-                sums[cell] = (old[0] + loss, old[1] + 1, old[2] + clicked)
-        return sums
-
-    def settled(self) -> dict[int, int]:
-        """Return the pages of every version of predictions, if all pages are final and each was counted once."""
-        predictions = (prediction_in(self.shown[name]["token"]) for name in self.final)
-        return dict(Counter(one.version for one in predictions if one is not None))
+        return f"{name} made up: {stored}" if stored & ~self.sent[name] else ""
 
     def open_pages(self) -> list[dict[str, Any]]:
         """Return feedback that settles every open event."""
@@ -92,12 +70,6 @@ class ClientRecord:
 
 def _mask(clicks: Iterable[int]) -> int:
     return sum(1 << slot for slot in clicks)
-
-
-def prediction_in(token: str) -> EventPrediction | None:
-    """Return the predictions that the token of a page has."""
-    signed = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-    return msgspec.msgpack.decode(signed[2 + SIGNATURE_BYTES :], type=TokenBody).prediction
 
 
 def piece_of(page: dict[str, Any], clicks: list[int], final: bool) -> dict[str, Any]:

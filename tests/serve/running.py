@@ -1,18 +1,28 @@
-"""Helpers that run an engine over a store in memory during a test, and simulate visitors."""
+"""Helpers that run an engine over a temporary store, and simulate visitors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import shutil
+import tempfile
+import weakref
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
-from bothworlds.serve.engine.engine import Engine
-from bothworlds.serve.model import DRAW_KEY
-from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
+import pytest
 
-from .fakes import FakeStore
+from bothworlds.policies.logged_pages import LogState
+from bothworlds.serve.engine import surface_rules
+from bothworlds.serve.engine.engine import Engine
+from bothworlds.serve.engine.states import copied
+from bothworlds.serve.events import Event
+from bothworlds.serve.model import DRAW_KEY, Surface, now_ms
+from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
+from bothworlds.serve.stores import Store, StoreError, open_store
+from bothworlds.serve.stores.database import Database
 
 ITEMS = ["a", "b", "c", "d", "e", "f"]
 
@@ -27,12 +37,38 @@ class Clock:
         return self.at
 
 
+def temporary_store() -> Store:
+    """Returns a new SQLite store, which is closed and deleted when nobody uses it any more."""
+    folder = tempfile.mkdtemp(prefix="bothworlds-test-")
+    store = open_store(str(Path(folder, "store.db")))
+    weakref.finalize(store, _discard, store.database, folder)
+    return store
+
+
+def _discard(database: Database, folder: str) -> None:
+    database.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def broken(store: Store, why: str = "the disk is full") -> Iterator[None]:
+    """Lets every call of the store fail."""
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise StoreError(why)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.database, "reading", fail)
+        patch.setattr(store.database, "write", fail)
+        yield
+
+
 @asynccontextmanager
-async def running(store: FakeStore | None = None, **options: Any):
-    """Runs an engine with a fixed draw key, so that every run of the tests draws the same lists."""
-    store = store or FakeStore()
+async def running(store: Store | None = None, clock: Callable[[], int] = now_ms, **options: Any):
+    """Runs an engine with a fixed draw key, so that every run of the tests has the same ids and arms."""
+    store = store or temporary_store()
     store.put(DRAW_KEY, bytes(32), only_if_absent=True)
-    engine = Engine(store, **options)
+    engine = Engine(store, clock=clock, **options)
     await engine.start()
     try:
         yield engine
@@ -40,22 +76,45 @@ async def running(store: FakeStore | None = None, **options: Any):
         await engine.stop()
 
 
-def with_engine(options: Mapping[str, Any] | None = None, **body: Any) -> Callable[..., Any]:
-    """Run a test with an engine that serves the surface "home"; it is called with engine, store and clock.
+async def put_surface(engine: Engine, name: str = "home", **body: Any) -> Surface:
+    """Creates a surface and serves it."""
+    made = surface_rules.create_surface(name, {"slots": 3, "items": ITEMS} | body, engine.registry.clock()).surface
+    return await saved(engine, made)
 
-    ``options`` are those of the engine, ``body`` the settings of the surface.
+
+async def saved(engine: Engine, surface: Surface) -> Surface:
+    """Stores a version of a surface and serves it."""
+    stored = engine.registry.store.save_surface(surface, [])
+    await asyncio.to_thread(engine.registry.replace, stored)
+    return stored
+
+
+async def changed(engine: Engine, name: str = "home", **settings: Any) -> Surface:
+    """Changes settings of a surface."""
+    change = surface_rules.change_settings(engine.registry.surface(name), settings, engine.registry.clock())
+    return await saved(engine, change.surface)
+
+
+def with_engine(options: Mapping[str, Any] | None = None, **body: Any) -> Callable[..., Any]:
+    """Runs a test with an engine that serves the surface "home"; it is called with engine, store and clock.
+
+    ``options`` are those of the engine, which settles and learns in ``refreshed`` only; ``body`` is of the surface.
     """
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
         @wraps(test)
         def run() -> None:
-            async def whole() -> None:
-                store, clock = FakeStore(), Clock()
-                async with running(store, clock=clock, **({"refresh_ms": 5} | dict(options or {}))) as engine:
-                    await engine.put_surface("home", {"slots": 3, "items": ITEMS, **body}, actor="test")
+            async def whole(store: Store) -> None:
+                clock = Clock()
+                given = {"refresh_ms": 3_600_000, "refresh_events": 10**9} | dict(options or {})
+                async with running(store, clock=clock, **given) as engine:
+                    await put_surface(engine, **body)
+                    for _ in range(2):  # so that the first refresh, at the start, is over
+                        await engine.recorder.flush()
                     await test(engine, store, clock)
 
-            asyncio.run(whole())
+            with tempfile.TemporaryDirectory() as folder, closing(open_store(str(Path(folder, "store.db")))) as store:
+                asyncio.run(whole(store))
 
         # pytest would take the parameters of the test for fixtures.
         del run.__wrapped__
@@ -64,22 +123,40 @@ def with_engine(options: Mapping[str, Any] | None = None, **body: Any) -> Callab
     return decorate
 
 
-async def answer(engine: Engine, ranked: Ranking, clicks: list[int], final: bool = True) -> Accepted:
-    """Send feedback on a page."""
-    (result,) = await engine.feedback([FeedbackEvent(ranked.event_id, ranked.token, clicks, final)])
+async def answer(engine: Engine, ranked: Ranking, clicks: list[int], final: bool = True, **more: Any) -> Accepted:
+    """Sends feedback on a page."""
+    (result,) = await engine.feedback([FeedbackEvent(ranked.event_id, ranked.token, clicks, final, **more)])
     return result
 
 
-async def visit(engine: Engine, request: str, likes: set[str], **arguments: Any) -> Ranking:
+async def visit(engine: Engine, request: str, likes: set[str], surface: str = "home", **arguments: Any) -> Ranking:
     """A visitor who clicks what she likes."""
-    ranked = await engine.rank("home", request, **arguments)
+    ranked = await engine.rank(surface, request, **arguments)
     await answer(engine, ranked, [slot.slot for slot in ranked.slots if slot.item in likes])
     return ranked
 
 
+async def visits(engine: Engine, requests: list[str], likes: set[str], **arguments: Any) -> list[Ranking]:
+    """Visitors who click what they like, and send their feedback together; learned when this returns."""
+    pages = [await engine.rank("home", request, **arguments) for request in requests]
+    await engine.feedback(
+        [
+            FeedbackEvent(page.event_id, page.token, [one.slot for one in page.slots if one.item in likes], True)
+            for page in pages
+        ]
+    )
+    await refreshed(engine)
+    return pages
+
+
 async def refreshed(engine: Engine) -> None:
-    """Wait until policies are up to date."""
-    await asyncio.to_thread(engine.refresher.refresh)
+    """Waits until everything that was acknowledged is settled, learned, and drawn from."""
+    await engine.recorder.refresh()
+
+
+async def written(engine: Engine) -> None:
+    """Waits until all decisions are in the store."""
+    await engine.recorder.flush()
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -89,6 +166,14 @@ async def eventually(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def written(engine: Engine) -> None:
-    """Wait until all decisions are in the store."""
-    await eventually(lambda: engine.writer.queue_length == 0)
+def state_of(engine: Engine, segment: str = "", arm: str = "learner") -> LogState:
+    """Returns a copy of the state of a learner."""
+    served = engine.registry.served("home")
+    one = served.learner(segment, arm)
+    assert one is not None
+    return engine.states.read(one.learner, served.policies[one.learner.number], *served.shape, copied)
+
+
+def log_of(store: Store) -> dict[bytes, Event]:
+    """Returns all stored events by id."""
+    return {event.id: event for surface in store.surfaces() for event in store.events(surface.id, 0, 1 << 60)}

@@ -12,17 +12,18 @@ import argparse
 from collections import Counter
 from collections.abc import Callable
 from math import comb
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from bothworlds.serve.dashboard import text
-from bothworlds.serve.engine.monitor import SurfaceMonitor
+from bothworlds.serve.engine.housekeeping import Housekeeping
 from bothworlds.serve.model import Surface
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
 from bothworlds.serve.reports.report import ReportCache, headline, shift
-from bothworlds.serve.stores.base import VisitorSums
+from bothworlds.serve.stores import VisitorSums
 from bothworlds.serve.visitors import BUCKETS
 from tests.serve.fake_engine import surface_of
 
@@ -44,7 +45,7 @@ class Week(NamedTuple):
 
 
 class WeekStore:
-    """The calls of a store that reports and the monitor make, over simulated minutes."""
+    """The calls of a store that reports and the housekeeping make, over simulated minutes."""
 
     def __init__(self, week: Week) -> None:
         zero = np.zeros((1, *week.minutes.shape[1:]), np.int64)
@@ -121,7 +122,9 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
     surface = msgspec.structs.replace(surface_of(), created_at=START, settings=settings)
     store, cache, said = WeekStore(week), ReportCache(), Counter[str]()
     activated: list[Surface] = []
-    monitor = SurfaceMonitor(store, cache.history, lambda: store.now, lambda s, arm: activated.append(s) is None)  # type: ignore[arg-type]
+    administration: Any = SimpleNamespace(activate_guard=lambda surface, arm: activated.append(surface) is None)
+    given: tuple[Any, ...] = (store, None, None, administration, lambda: store.now, cache.history)
+    housekeeping = Housekeeping(*given)  # not started
     shares = [(START + minute * MINUTE, after) for minute, _, after in week.changes]
     for minute in range(every, len(week.minutes), every):
         store.now = START + minute * MINUTE
@@ -141,8 +144,8 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
             request = ReportRequest(state, None, store.now - DAY, store.now, store.now)
             said["visitors have changed"] += week.steady and shift(store, request)["alarm"]  # type: ignore[arg-type]
         if not activated:
-            monitor.check(surface)
-        said["sample ratio"] += bool(monitor.mismatches)
+            housekeeping.check(surface)
+        said["sample ratio"] += bool(housekeeping.mismatches)
         said["guard"] += bool(activated) and (week.uplift or 0.0) >= 0.0
     return +said
 

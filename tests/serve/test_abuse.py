@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores import open_store
 
 from .flood_exclusions import Flood, rank
 from .junk_segments import Shop

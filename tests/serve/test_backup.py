@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores import open_store
 
-from .running import ITEMS, answer, running, visit
+from .running import ITEMS, answer, refreshed, running, visit
 
 
 @pytest.mark.slow
@@ -24,6 +24,7 @@ def test_a_backup_made_while_the_service_runs_is_sound_and_accepts_later_clicks(
                 await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
                 for k in range(20):
                     await visit(engine, f"v{k}", {"a"})
+                await refreshed(engine)
                 # What the command .backup of the program sqlite3 does.
                 with closing(sqlite3.connect(live)) as source, closing(sqlite3.connect(copy)) as target:
                     source.backup(target)
@@ -33,12 +34,12 @@ def test_a_backup_made_while_the_service_runs_is_sound_and_accepts_later_clicks(
         with closing(open_store(str(copy))) as store:
             verified = verify(store)
             assert verified.clean
-            assert verified.events == 20
+            assert verified.pages == 20
             async with running(store) as engine:
                 assert (await answer(engine, shown, [0])).status == "accepted"
             verified = verify(store)
             assert verified.clean
-            assert verified.events == 21
+            assert verified.pages == 21
 
     shown = asyncio.run(serve_and_back_up())
     asyncio.run(restore(shown))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine import monitor
+from bothworlds.serve.engine import housekeeping
 from bothworlds.serve.reports import strata
 from bothworlds.statistics import confidence_sequence
 from tests.serve.sceptical_analyst import (
@@ -67,7 +67,7 @@ def test_a_changed_share_makes_no_difference():
 def test_without_strata_a_changed_share_makes_a_false_difference(monkeypatch):
     monkeypatch.setattr(strata, "share_changes_in", lambda entries: [])
     # The sample ratio would notice, and hide the uplift.
-    monkeypatch.setattr(monitor, "updated_ratio", lambda store, history, surface, record, now: record)
+    monkeypatch.setattr(housekeeping, "updated_ratio", lambda store, history, surface, record, now: record)
     weeks = looked_at(changed_share, 2, every=60)
     assert all("uplift from the start" in kinds for kinds in weeks.said)
 

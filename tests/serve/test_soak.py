@@ -14,7 +14,7 @@ import pytest
 from bothworlds.serve.config import Config
 from bothworlds.serve.engine import engine
 from bothworlds.serve.http.app import Service
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores import open_store
 
 VISITS = 400  # at a time
 UNTRACED, SETTLING = 5, 2  # parts before tracing, since compilation allocates too, and before growth is measured
@@ -93,8 +93,9 @@ def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_the_blocks_of_a_policy_that_needs_them_stay_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of blocks grows with the logarithm of time: fast in the first minute, and hardly later."""
+def test_the_state_of_a_policy_that_detects_changes_stays_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)
     assert grown(tmp_path / "soak.db", parts=7, policy="all-weather") * 7 * VISITS < 1 << 20
 

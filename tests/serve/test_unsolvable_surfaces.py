@@ -10,15 +10,14 @@ import msgspec
 import pytest
 
 from bothworlds.geometry.leader import ConvergenceError
-from bothworlds.serve.engine import served_surface
-from bothworlds.serve.http.problems import problem_of
-from bothworlds.serve.model import BrokenSurface, Invalid
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.engine import served
+from bothworlds.serve.model import Invalid
+from bothworlds.serve.stores import open_store
+from tests.serve.running import temporary_store
 
-from .fakes import FakeStore
 from .kill_service import ServiceProcess
 from .load_clients import piece_of
-from .running import ITEMS, answer, refreshed, running, visit, with_engine
+from .running import ITEMS, answer, refreshed, running, visit
 
 HOME = "/v1/surfaces/home"
 TOO_FAST = {"policy": "ftrl-pbm", "policy_settings": {"rate": 3.0}}
@@ -27,14 +26,14 @@ TOO_FAST = {"policy": "ftrl-pbm", "policy_settings": {"rate": 3.0}}
 @pytest.fixture(autouse=True)
 def no_convergence(monkeypatch):
     """Stands for a solver that fails with a rate above 2, once something was learned."""
-    solve = served_surface.serving_policy
+    make = served.make_lists
 
-    def solved(surface, policy, counters, eligible, pins):
-        if getattr(policy, "rate", 0.0) > 2.0 and counters.rounds:
+    def made(policy, state, *arguments, **options):
+        if getattr(policy, "rate", 0.0) > 2.0 and state.epochs.rounds[0] > 0:
             raise ConvergenceError("not within 100 iterations")
-        return solve(surface, policy, counters, eligible, pins)
+        return make(policy, state, *arguments, **options)
 
-    monkeypatch.setattr(served_surface, "serving_policy", solved)
+    monkeypatch.setattr(served, "make_lists", made)
 
 
 def with_settings(store, name, **settings):
@@ -42,38 +41,13 @@ def with_settings(store, name, **settings):
     surface = next(one for one in store.surfaces() if one.name == name)
     changed = msgspec.structs.replace(surface.settings, **settings)
     after = msgspec.structs.replace(surface, version=surface.version + 1, settings=changed)
-    store.save_surface(after, (), [{"at": 1, "actor": "test", "action": "change settings", "detail": ""}])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [TOO_FAST, {"arms": [{"name": "new", "share": 0.5, **TOO_FAST}]}, {**TOO_FAST, "holdout": 0.2, "slots": 2}],
-    ids=["policy", "arm", "with others"],
-)
-def test_a_change_that_cannot_be_solved_is_refused_and_changes_nothing(change):
-    @with_engine(policy="ftrl-pbm")
-    async def check(engine, store, clock):
-        for arms in ([{"name": "new", "share": 0.5, "policy": "ftrl-pbm"}], []):  # so that the arm has learned
-            await engine.patch_surface("home", {"arms": arms}, actor="ann")
-            for k in range(60):
-                await visit(engine, f"{arms} {k}", {"a"})
-        await refreshed(engine)
-        before, entries = engine.surface("home"), store.audit(1, 100)
-        for _ in range(2):  # the second one does not wait for the first
-            with pytest.raises(Invalid, match="nothing was changed: not within 100 iterations"):
-                await engine.patch_surface("home", change, actor="ann")
-        assert store.surfaces() == [before] == [engine.surface("home")]
-        assert store.audit(1, 100) == entries
-        assert len((await engine.rank("home", "after")).slots) == 3
-        assert (await engine.patch_surface("home", {"floor": 0.02}, actor="ann")).version == before.version + 1
-
-    check()
+    store.save_surface(after, [{"at": 1, "actor": "test", "action": "change settings", "detail": ""}])
 
 
 @pytest.mark.parametrize("settings", [TOO_FAST, {"policy": "of a later version", "policy_settings": {}}])
 def test_a_stored_surface_that_cannot_be_solved_does_not_stop_the_others(settings):
     async def whole():
-        store = FakeStore()
+        store = temporary_store()
         async with running(store) as engine:
             for name in ("home", "other"):
                 await engine.put_surface(name, {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
@@ -84,17 +58,19 @@ def test_a_stored_surface_that_cannot_be_solved_does_not_stop_the_others(setting
 
         async with running(store) as engine:
             assert engine.health()["ready"]
-            assert [reason for reason in engine.health()["reasons"] if "surface 'home' cannot be served: " in reason]
             assert len((await engine.rank("other", "r")).slots) == 3
-            with pytest.raises(BrokenSurface, match="cannot be served until its settings are changed") as broken:
-                await engine.rank("home", "r")
-            assert (problem_of(broken.value).status, problem_of(broken.value).detail) == (503, str(broken.value))
+            page = await engine.rank("home", "r")
+            assert (page.policy_id, [slot.item for slot in page.slots]) == ("baseline", ITEMS[:3])
+            said = [
+                reason for reason in engine.health()["reasons"] if "surface 'home' shows the page's own order" in reason
+            ]
+            assert len(said) == 1
             assert (await answer(engine, waiting, [0])).status == "accepted"
             await refreshed(engine)
-            await asyncio.to_thread(engine.watch)
             with pytest.raises(Invalid):  # another change does not help
-                await engine.patch_surface("home", {"floor": 0.02}, actor="ann")
+                await engine.patch_surface("home", {"floor": 0.02, **settings}, actor="ann")
             await engine.patch_surface("home", {"policy": "ftrl-pbm", "policy_settings": {}}, actor="ann")
+            assert (await engine.rank("home", "s")).policy_id.startswith("ftrl-pbm:")
             assert engine.health()["reasons"] == []
             assert (await engine.state("home"))["rounds"] == 21
             assert (await engine.rank("home", "waiting")).slots == waiting.slots
@@ -127,9 +103,9 @@ def test_a_service_with_an_absurd_setting_answers_stops_and_starts_again(tmp_pat
         service.start()
         status, health, _ = service.call("GET", "/readyz")
         assert (status, health["ready"]) == (200, True)
-        assert "surface 'home' cannot be served" in health["reasons"][0]
-        status, problem, _ = service.call("POST", f"{HOME}/rank", {"request_id": "r"})
-        assert (status, problem["title"]) == (503, "The surface cannot be served")
+        assert "surface 'home' shows the page's own order" in health["reasons"][0]
+        status, page, _ = service.call("POST", f"{HOME}/rank", {"request_id": "r"})
+        assert (status, page["policy_id"]) == (200, "baseline")
         assert service.call("POST", "/v1/surfaces/other/rank", {"request_id": "r"})[0] == 200
         assert service.call("GET", HOME)[0] == 200
         assert service.call("PATCH", HOME, {"policy_settings": {}})[0] == 200

@@ -11,7 +11,7 @@ from bothworlds.core import NONE_ABSENT, Decision, Shape, decides
 from bothworlds.policies import CompiledPolicy, Policy
 from bothworlds.policies.ftrl_pbm import FtrlPbm
 from bothworlds.worlds import BestList, ListWorld, World, cascade
-from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts, Skipping
+from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts, ListInWork, NotesTheList, Skipping
 
 
 class ShowsAnItemTwice(EpsilonGreedy):
@@ -186,24 +186,17 @@ class CountsQuestions(EpsilonGreedy):
         return decision
 
 
-class QuestionedCounts(NamedTuple):
+class ListCounts(NamedTuple):
     shape: Shape
     shown: np.ndarray
     clicked: np.ndarray
-    asked: np.ndarray
+    last: np.ndarray
 
 
-class CountsQuestionsAsLearned(Skipping):
-    """Its decisions do not depend on the number of questions, but a replay of the feedback would not have it."""
+class DecidesOutsideItsWork(NotesTheList):
+    """Its decisions do not depend on the last list, but a replay of the feedback would not have it."""
 
-    learned_leaves: ClassVar = {"shown": "i", "clicked": "i", "asked": ""}
-
-    def init(self, n_items, n_positions):
-        return QuestionedCounts(*super().init(n_items, n_positions), np.zeros(1))
-
-    def decide(self, state, rng):
-        state.asked[0] += 1.0
-        return super().decide(state, rng)
+    state = ListCounts
 
 
 @dataclass(frozen=True)
@@ -245,18 +238,11 @@ class LearnsOnItself(EpsilonGreedy):
         return state
 
 
-class WaitingCounts(NamedTuple):
-    shape: Shape
-    shown: np.ndarray
-    clicked: np.ndarray
-    last: np.ndarray
-
-
 class ExpectsPromptAnswers(EpsilonGreedy):
     """Remembers only its last decision, and takes no feedback on any other."""
 
     def init(self, n_items, n_positions):
-        return WaitingCounts(*super().init(n_items, n_positions), np.zeros(n_positions, int))
+        return ListCounts(*super().init(n_items, n_positions), np.zeros(n_positions, int))
 
     def decide(self, state, rng):
         decision = super().decide(state, rng)
@@ -301,6 +287,21 @@ class KeepsItsKnowledgeElsewhere(EpsilonGreedy):
 
     def learn(self, state, decision, clicks):
         super().learn(self.remembered(state), decision, clicks)
+        return state
+
+
+class LearnsInItsWork(EpsilonGreedy):
+    """Takes what it has learned for arrays to work in, which are not saved."""
+
+    def init(self, n_items, n_positions):
+        shape, *counts = super().init(n_items, n_positions)
+        return ListInWork(shape, *counts, np.zeros(n_items))
+
+    def decide(self, state, rng):
+        return super().decide(state._replace(clicked=state.work), rng)
+
+    def learn(self, state, decision, clicks):
+        super().learn(state._replace(clicked=state.work), decision, clicks)
         return state
 
 
@@ -424,14 +425,14 @@ BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
         StatesANoisyGuess,
         HidesARareItem,
     ],
-    "check_deciding_leaves_no_trace": [CountsQuestions, CountsQuestionsAsLearned],
+    "check_deciding_leaves_no_trace": [CountsQuestions, DecidesOutsideItsWork],
     "check_a_seed_fixes_everything": [RollsItsOwnDice, DrawsFromItsOwnGenerator, LearnsAtRandom, LearnsOnItself],
     "check_late_and_shuffled_feedback_is_accepted": [ExpectsPromptAnswers],
     "check_propensities_change_nothing_unless_they_are_needed": [ReadsItsPropensities],
     "check_a_part_is_a_smaller_problem": [ForgetsTheClicksOfItsParts, MixesUpItsParts],
     "check_an_absent_item_does_not_gain": [GainsByAbsence],
     "check_memory_is_bounded": [KeepsEveryClick],
-    "check_saving_and_loading_keeps_the_future": [KeepsItsKnowledgeElsewhere, CannotBeSaved],
+    "check_saving_and_loading_keeps_the_future": [KeepsItsKnowledgeElsewhere, LearnsInItsWork, CannotBeSaved],
     "check_a_restart_forgets_everything": [NeverRestarts, RemembersInSecret],
     "check_labels_do_not_matter": [PrefersLowLabels, FixedList],
     "check_it_beats_uniform_in_an_easy_world": [NeverLearns, LearnsTheOpposite],
@@ -473,30 +474,39 @@ class ChangesItsMind(Sound):
 
 
 class StopsShort(Sound):
-    def pieces(self, start, stop):
-        yield from super().pieces(start, stop - 1)
+    def spans(self, start, stop):
+        yield from super().spans(start, stop - 1)
 
 
 class OvershootsTheEnd(Sound):
-    def pieces(self, start, stop):
-        yield from super().pieces(start, stop + 1)
+    def spans(self, start, stop):
+        yield from super().spans(start, stop + 1)
 
 
 class StandsStill(Sound):
-    def pieces(self, start, stop):
-        yield start, self.click_probabilities(start)
-        yield from super().pieces(start, stop)
+    def spans(self, start, stop):
+        yield start
+        yield from super().spans(start, stop)
 
 
 class OverlooksTheChange(Sound):
-    def pieces(self, start, stop):
-        yield stop, self.click_probabilities(start)
+    def spans(self, start, stop):
+        yield stop
 
 
-class ChangesAndSaysTheOld(Sound):
-    def pieces(self, start, stop):
-        for end, _ in super().pieces(start, stop):
-            yield end, self.early
+class TakesThemForTheUsersOfTheStart(Sound):
+    def first_round_like(self, t):
+        return 0
+
+
+class AnswersForItemsInTheirOwnOrder(Sound):
+    def users(self, t, labels=None):
+        return super().users(t)
+
+
+class ClicksOnEverything(Sound):
+    def click(self, t, ranking, rng):
+        return super().click(t, ranking, rng) * 0.0 + 1.0
 
 
 BROKEN_WORLDS: list[type[World]] = [
@@ -508,7 +518,9 @@ BROKEN_WORLDS: list[type[World]] = [
     OvershootsTheEnd,
     StandsStill,
     OverlooksTheChange,
-    ChangesAndSaysTheOld,
+    TakesThemForTheUsersOfTheStart,
+    AnswersForItemsInTheirOwnOrder,
+    ClicksOnEverything,
 ]
 
 

@@ -11,13 +11,14 @@ import bothworlds
 from bothworlds import policy
 from bothworlds.testing import CheckFailed, check_policy, check_world, checks, policy_checks
 from tests.policies.compiled import Popular
-from tests.policies.plain import Divisible, EpsilonGreedy, FixedList, Patient, Stranger, called
+from tests.policies.plain import Divisible, EpsilonGreedy, FixedList, NotesTheList, Patient, Stranger, called
 from tests.testing.broken import (
     BROKEN_LIST_WORLDS,
     BROKEN_POLICIES,
     BROKEN_WORLDS,
     AcceptsAnyShape,
     CountsQuestions,
+    DecidesOutsideItsWork,
     DrawsFromItsOwnGenerator,
     ForgetsToRegisterDecide,
     ForgetsToRegisterLearn,
@@ -34,6 +35,7 @@ from tests.testing.broken import (
 )
 
 CHECKS = {check.__name__: check for check in policy_checks(strict=True)}
+THIRD_PARTY = [EpsilonGreedy(), Divisible(), NotesTheList(), Patient(), Popular(), Stranger()]
 TWINS = [(check, policy) for check, policies in BROKEN_POLICIES.items() for policy in policies]
 
 
@@ -71,7 +73,7 @@ def test_every_registered_policy_passes(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("player", [EpsilonGreedy(), Divisible(), Patient(), Popular(), Stranger()], ids=called)
+@pytest.mark.parametrize("player", THIRD_PARTY, ids=called)
 def test_a_correct_third_party_policy_passes(player):
     check_policy(player)
 
@@ -103,7 +105,8 @@ def test_a_failure_names_the_policy():
         (DrawsFromItsOwnGenerator, "decide must draw from the rng that is passed, not from its own"),
         (LearnsAtRandom, "learn draws random numbers, or something is stored outside the state"),
         (LearnsOnItself, "learn draws random numbers, or something is stored outside the state"),
-        (CountsQuestions, "decide must not change the state"),
+        (CountsQuestions, "decide must not change the state; it changed shown, which is not in a field work"),
+        (DecidesOutsideItsWork, "decide must not change the state; it changed last, which is not in a field work"),
         (ReturnsAList, r"decide must return a Decision of two arrays, ranking and propensity; got \["),
         (ReturnsNothing, r"decide must return a Decision of two arrays, ranking and propensity; got None"),
         (RanksWithAList, r"decide must return a Decision of two arrays, .* got Decision\(ranking=\["),

@@ -13,7 +13,6 @@ from bothworlds.core import click, expected_reward
 from bothworlds.worlds import (
     Browsing,
     Chain,
-    ListWorld,
     browsing,
     cascade,
     click_chain,
@@ -177,7 +176,7 @@ def test_a_description_builds_the_world_again(name):
 def test_worlds_of_lists_alternate():
     first, second = WORLDS["cascade"], WORLDS["ubm"]
     year = periodic([first, second], phase=10)
-    assert isinstance(year, ListWorld)
+    assert not year.has_table
     for t, world in ((0, first), (9, first), (10, second), (19, second), (20, first)):
         assert year.expected_reward(t, RANKING) == world.expected_reward(0, RANKING)
         assert year.first_round_like(t) == (0 if world is first else 10)
@@ -188,8 +187,10 @@ def test_worlds_of_lists_alternate():
         periodic([first, matrix(np.full((4, 3), 0.5))], phase=10)
     with pytest.raises(ValueError, match="one shape"):
         periodic([first, cascade(ALPHA, 2)], phase=10)
-    with pytest.raises(ValueError, match="must not change"):
-        periodic([year, first], phase=10)
+    nested = periodic([year, first], phase=15)
+    assert list(nested.spans(5, 30)) == [10, 15, 30]
+    assert [nested.first_round_like(t) for t in (9, 12, 20, 29)] == [0, 12, 15, 15]
+    assert nested.first_change() == 10
 
 
 def test_items_in_another_order_are_the_same_items():

@@ -83,7 +83,7 @@ def test_a_world_of_another_package_may_state_its_first_change():
 def test_a_wrong_statement_fails_the_check_of_worlds(stated):
     class Mistaken(World):
         n_items, n_positions = YEAR.n_items, YEAR.n_positions
-        click_probabilities, pieces = YEAR.click_probabilities, YEAR.pieces
+        click_probabilities, spans = YEAR.click_probabilities, YEAR.spans
 
         def first_change(self):
             return stated

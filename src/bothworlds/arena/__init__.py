@@ -1,8 +1,7 @@
 """Simulations: play policies in worlds, and save, load, tabulate and draw the results."""
 
-from .compete import compete
 from .figures import draw_results
-from .play import play
+from .play import compete, play
 from .result import Result, UnchangedWorldWarning
 from .storage import load, load_results, save_results
 from .tables import save_table, standings

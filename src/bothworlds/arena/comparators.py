@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import best_ranking
-from ..worlds import BestList, ListWorld, World
+from ..worlds import BestList, World
 from ..worlds.best_list import ENUMERATED, search
 
 __all__ = ["Comparators", "comparators"]
@@ -39,7 +39,7 @@ def comparators(world: World, marks: NDArray[np.int64]) -> Comparators:
     'exact, by assignment'
     """
     users = world.honest
-    return _best_lists(users, marks) if isinstance(users, ListWorld) else _best_assignments(users, marks)
+    return _best_assignments(users, marks) if users.has_table else _best_lists(users, marks)
 
 
 def _best_assignments(world: World, marks: NDArray[np.int64]) -> Comparators:
@@ -64,7 +64,7 @@ def _value(scores: NDArray[np.float64]) -> float:
     return float(scores[best_ranking(scores), np.arange(scores.shape[1])].sum())
 
 
-def _best_lists(world: ListWorld, marks: NDArray[np.int64]) -> Comparators:
+def _best_lists(world: World, marks: NDArray[np.int64]) -> Comparators:
     """The comparators in a world that answers a whole list, which has no table to add up.
 
     Rounds with the same users are counted. The best list of each kind of users comes from the world; the best fixed
@@ -97,7 +97,7 @@ def _best_lists(world: ListWorld, marks: NDArray[np.int64]) -> Comparators:
     return Comparators(fixed, dynamic, methods)
 
 
-def _best_of_sum(world: ListWorld, shares: dict[int, float], best: dict[int, BestList]) -> BestList:
+def _best_of_sum(world: World, shares: dict[int, float], best: dict[int, BestList]) -> BestList:
     """Return the list with the largest mean value over users, by enumeration or local search.
 
     No list is better than the best lists of all users, which bounds the result of a search.

@@ -11,16 +11,27 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 
 from ..core import cores
 from ..progress import announce, interrupted, progress_bar
-from .cells import Cell, ReportRounds, ScoredGame
-from .loop import Score, Simulation, users_class
+from .game import Game
+from .loop import Score, loop_classes, replicate
 
-__all__ = ["LocalEngine", "compile_ahead", "in_processes", "worker_processes"]
+__all__ = ["Cell", "LocalEngine", "ReportRounds", "compile_ahead", "in_processes", "worker_processes"]
+
+
+class Cell(NamedTuple):
+    """One replication of the game with this index. Cells may be played in any order, in threads, or in processes."""
+
+    game: int
+    replication: int
+
+
+#: Called with the index of a game, and the number of its rounds that were played since the last call.
+ReportRounds = Callable[[int, int], None]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -38,45 +49,43 @@ class LocalEngine:
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs or cores()
 
-    def prepare(self, games: Sequence[ScoredGame], progress: bool | None) -> None:
+    def prepare(self, games: Sequence[Game], progress: bool | None) -> None:
         """Compile the loops of the games in parallel processes."""
         # The compiled loop of a policy is the same in all worlds with users of one class: one such world is enough.
-        played = [game.simulation for game in games]
-        loops = {(type(one.policy), users_class(one.world)): one for one in played}
+        loops = {(type(game.policy), loop_classes(game.world)): game for game in games}
         compile_ahead(list(loops.values()), self.jobs, progress)
 
     def play(
-        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
+        self, games: Sequence[Game], cells: Sequence[Cell], report: ReportRounds
     ) -> Iterator[tuple[Cell, Score | Exception]]:
         """Play the cells, interpreted policies first; ``report`` is called from any thread."""
         workers = min(self.jobs, len(cells))
         if workers < 2:
-            yield from _one_by_one(games, cells, seed, report)
+            yield from _one_by_one(games, cells, report)
             return
-        compiled = {g: games[g].simulation.compiled() for g in {cell.game for cell in cells}}
+        compiled = {g: games[g].compiled() for g in {cell.game for cell in cells}}
         interpreted = [cell for cell in cells if not compiled[cell.game]]
-        yield from _in_processes(games, interpreted, seed, workers, report)
-        yield from _in_threads(games, [cell for cell in cells if compiled[cell.game]], seed, workers, report)
+        yield from _in_processes(games, interpreted, workers, report)
+        yield from _in_threads(games, [cell for cell in cells if compiled[cell.game]], workers, report)
 
 
 def _one_by_one(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
+    games: Sequence[Game], cells: Sequence[Cell], report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
     for cell in cells:
-        yield cell, _outcome(games, cell, seed, report)
+        yield cell, _outcome(games, cell, report)
 
 
-def _outcome(games: Sequence[ScoredGame], cell: Cell, seed: int, report: ReportRounds) -> Score | Exception:
+def _outcome(games: Sequence[Game], cell: Cell, report: ReportRounds) -> Score | Exception:
     """The score of a cell, or the exception that it raised."""
-    game = games[cell.game]
     try:
-        return game.simulation.replicate(game.marks, seed, cell.replication, partial(report, cell.game))
+        return replicate(games[cell.game], cell.replication, partial(report, cell.game))
     except Exception as error:
         return error
 
 
 def _in_threads(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
+    games: Sequence[Game], cells: Sequence[Cell], workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
     stopped = threading.Event()
 
@@ -86,7 +95,7 @@ def _in_threads(
         report(game, rounds)
 
     def play(cell: Cell) -> Score | Exception:
-        return _outcome(games, cell, seed, report_unless_stopped)
+        return _outcome(games, cell, report_unless_stopped)
 
     with _closing_pool(ThreadPoolExecutor(workers), stopped.set) as pool:
         futures = {pool.submit(play, cell): cell for cell in cells}
@@ -95,24 +104,24 @@ def _in_threads(
 
 
 def _in_processes(
-    games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, workers: int, report: ReportRounds
+    games: Sequence[Game], cells: Sequence[Cell], workers: int, report: ReportRounds
 ) -> Iterator[tuple[Cell, Score | Exception]]:
     """Play cells in worker processes, or in this thread if the games cannot be pickled, or not be loaded there."""
     if not cells:
         return
     try:
-        pickled = cloudpickle.dumps(({g: games[g] for g in {cell.game for cell in cells}}, seed))
+        pickled = cloudpickle.dumps({g: games[g] for g in {cell.game for cell in cells}})
     except Exception:  # the user's classes may raise anything
-        yield from _one_by_one(games, cells, seed, report)
+        yield from _one_by_one(games, cells, report)
         return
     with worker_processes(min(workers, len(cells))) as pool:
         if not pool.submit(_can_load, pickled).result():
-            yield from _one_by_one(games, cells, seed, report)
+            yield from _one_by_one(games, cells, report)
             return
         futures = {pool.submit(_play_pickled, pickled, cell): cell for cell in cells}
         for future in as_completed(futures):
             cell = futures[future]
-            report(cell.game, games[cell.game].simulation.rounds)
+            report(cell.game, games[cell.game].rounds)
             try:
                 yield cell, future.result()
             except Exception as error:  # the process ended, or what it returned cannot be pickled
@@ -133,31 +142,30 @@ def _load(pickled: bytes) -> Any:
 
 
 def _play_pickled(pickled: bytes, cell: Cell) -> Score | Exception:
-    games, seed = _load(pickled)
-    return _outcome(games, cell, seed, lambda game, rounds: None)
+    return _outcome(_load(pickled), cell, lambda game, rounds: None)
 
 
-def compile_ahead(simulations: Sequence[Simulation], jobs: int | None = None, progress: bool | None = None) -> None:
-    """Compile the loops of several simulations in parallel processes; one process compiles one kernel at a time.
+def compile_ahead(games: Sequence[Game], jobs: int | None = None, progress: bool | None = None) -> None:
+    """Compile the loops of several games in parallel processes; one process compiles one kernel at a time.
 
     The processes fill the kernel cache on disk and end. Returns at once with one worker or few loops, which are
     compiled when they are played. A terminal shows which policies were compiled, unless ``progress`` is False.
     """
-    workers = min(len(simulations), jobs or cores())
-    if workers < 2 or len(simulations) < MANY_LOOPS:
+    workers = min(len(games), jobs or cores())
+    if workers < 2 or len(games) < MANY_LOOPS:
         return
-    title = f"compiling {len(simulations)} policies, once for every install"
-    for k, seconds in in_processes(_compile, simulations, workers, title, progress):
+    title = f"compiling {len(games)} policies, once for every install"
+    for k, seconds in in_processes(_compile, games, workers, title, progress):
         if seconds >= WORTH_SAYING and progress is not False:
-            announce(f"compiled {simulations[k].policy_name} in {seconds:.0f} seconds")
+            announce(f"compiled {games[k].policy_name} in {seconds:.0f} seconds")
 
 
-def _compile(simulation: Simulation) -> float:
+def _compile(game: Game) -> float:
     """Compile a loop, and return how many seconds that took."""
     started = time.monotonic()
     # A policy that cannot play in this world raises again when it is played.
     with contextlib.suppress(ValueError):
-        simulation.compile()
+        game.compile()
     return time.monotonic() - started
 
 

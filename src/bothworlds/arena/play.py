@@ -1,25 +1,19 @@
-"""Play a policy in a world: arguments and their checks."""
+"""Play a policy in a world, or several in several."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..policies import Policy
+from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
 from ..worlds import World
 from ..worlds import resolve as resolve_world
-from .cells import ScoredGame
-from .loop import Simulation
-from .result import Result, UnchangedWorldWarning, no_change
-from .sweep import engine_named, play_games
+from .game import Game, warn_of_no_change
+from .result import Result
+from .run import engine_named, run
 
-__all__ = ["RunSettings", "checkpoint_rounds", "play", "warn_of_no_change"]
+__all__ = ["compete", "play"]
 
 
 def play(
@@ -105,69 +99,49 @@ def play(
     >>> bool((again.reward == result.reward).all())
     True
     """
-    settings = RunSettings.checked(rounds, seeds, seed, checkpoints, jobs)
-    simulation = Simulation(resolve_policy(policy), resolve_world(world), settings.rounds, shuffle, tell)
-    games = [ScoredGame(simulation, settings.marks, settings.seeds)]
+    game = Game.of(policy, world, rounds, seeds, seed, checkpoints, shuffle, tell)
+    warn_of_no_change([game])
+    return run([game], engine_named(engine, address, jobs), cells=cells, progress=progress)[0]
+
+
+def compete(
+    policies: Sequence[str | Policy],
+    worlds: Sequence[str | World],
+    rounds: int,
+    *,
+    seeds: int = 10,
+    seed: int = 0,
+    checkpoints: int = 100,
+    jobs: int | None = None,
+    tell: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    cells: str | Path | None = None,
+    progress: bool | None = None,
+    finished: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Play every policy in every world with the same users, and return the results, worlds first.
+
+    ``finished`` is called with each result as soon as it is there, in this thread. With ``tell`` policies get what they
+    need to know of the world; a policy that needs the examination of positions is left out of a world that has none. An
+    UnchangedWorldWarning is issued for a world that changes, but not within ``rounds`` rounds. The other arguments are
+    those of :func:`play`, and so are the exceptions.
+
+    >>> results = compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=2)
+    >>> [result.policy for result in results]
+    ['uniform', 'ftrl-pbm']
+    """
+    players, places = [resolve_policy(policy) for policy in policies], [resolve_world(world) for world in worlds]
+    games = [
+        Game.of(policy, world, rounds, seeds, seed, checkpoints, tell=tell)
+        for world in places
+        for policy in players
+        if not (tell and _lacks_examination(policy, rounds, world))
+    ]
     warn_of_no_change(games)
-    chosen = engine_named(engine, address, settings.jobs)
-    return play_games(games, settings.seed, chosen, cells=cells, progress=progress)[0]
+    return run(games, engine_named(engine, address, jobs), cells=cells, progress=progress, finished=finished)
 
 
-class RunSettings(NamedTuple):
-    """The checked arguments of ``play``; ``marks`` are the checkpoints."""
-
-    rounds: int
-    marks: NDArray[np.int64]
-    seeds: int
-    seed: int
-    jobs: int | None
-
-    @classmethod
-    def checked(
-        cls, rounds: int, seeds: int, seed: int, checkpoints: int | Sequence[int], jobs: int | None = None
-    ) -> RunSettings:
-        """Check the arguments of ``play``; raises ValueError that names the wrong one."""
-        marks = checkpoint_rounds(checkpoints, _positive(rounds, "rounds"))
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
-        jobs = None if jobs is None else _positive(jobs, "jobs")
-        return cls(int(rounds), marks, _positive(seeds, "seeds"), int(seed), jobs)
-
-
-def warn_of_no_change(games: Iterable[ScoredGame]) -> None:
-    """Issue an UnchangedWorldWarning for every world that changes, but only after the rounds of its game.
-
-    The warning points at the caller of the function that calls this one.
-    """
-    played = (game.simulation for game in games)
-    sentences = (no_change(one.world_name, one.world.first_change(), one.rounds) for one in played)
-    for sentence in dict.fromkeys(filter(None, sentences)):
-        warnings.warn(sentence, UnchangedWorldWarning, stacklevel=3)
-
-
-def checkpoint_rounds(given: int | Sequence[int], rounds: int) -> NDArray[np.int64]:
-    """Return the rounds of the checkpoints, for their number or a list of them; the last round is always one.
-
-    Raises ValueError unless they increase from at least 1 to at most ``rounds``.
-
-    >>> checkpoint_rounds(4, 10).tolist(), checkpoint_rounds([1, 5], 10).tolist()
-    ([2, 5, 8, 10], [1, 5, 10])
-    """
-    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-        count = min(_positive(int(given), "checkpoints"), rounds)
-        return np.round(np.arange(1, count + 1) * (rounds / count)).astype(np.int64)
-    try:
-        marks = np.asarray(given)
-    except ValueError:
-        marks = np.empty(0)
-    if marks.ndim != 1 or not marks.size or marks.dtype.kind not in "iu":
-        raise ValueError(f"checkpoints must be a number or a list of rounds; got {given!r}")
-    if marks[0] < 1 or (np.diff(marks) < 1).any() or marks[-1] > rounds:
-        raise ValueError(f"checkpoints must increase from at least 1 to at most {rounds} rounds; got {marks.tolist()}")
-    return np.unique(np.append(marks, rounds)).astype(np.int64)
-
-
-def _positive(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
-    return int(value)
+def _lacks_examination(policy: Policy, rounds: int, world: World) -> bool:
+    """Whether a policy needs the examination of positions, and the world has none."""
+    return getattr(configured_for(policy, rounds, world), "examination", ()) is None

@@ -15,12 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..extras import import_extra, ray_connection
-from .cells import Cell, ReportRounds, ScoredGame
-from .loop import Score, Simulation
+from .game import Game
+from .loop import Score, replicate
+from .parallel import Cell, ReportRounds
 from .replication_cache import sources_digest
 
 try:
@@ -50,31 +48,31 @@ class RayEngine:
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
         self.address, self.jobs = address, jobs
 
-    def prepare(self, games: Sequence[ScoredGame], progress: bool | None) -> None:
+    def prepare(self, games: Sequence[Game], progress: bool | None) -> None:
         """Import Ray; kernels are compiled on the nodes. Raises ImportError without Ray."""
         import_extra("ray", "ray")
 
     def play(
-        self, games: Sequence[ScoredGame], cells: Sequence[Cell], seed: int, report: ReportRounds
+        self, games: Sequence[Game], cells: Sequence[Cell], report: ReportRounds
     ) -> Iterator[tuple[Cell, Score | Exception]]:
         """Play the cells; ``report`` is called in this thread when a cell has ended. Raises ConnectionError."""
         if not cells:
             return
         with ray_connection(self.address) as ray:
             task = ray.remote(_play_cell).options(num_cpus=1, max_retries=RETRIES)
-            shared = {g: ray.put((games[g].simulation, games[g].marks)) for g in {cell.game for cell in cells}}
+            shared = {g: ray.put(games[g]) for g in {cell.game for cell in cells}}
             waiting, running = deque(cells), dict[Any, Cell]()
             try:
                 while waiting or running:
                     limit = self.jobs or QUEUED * max(1, int(ray.cluster_resources().get("CPU", 1)))
                     while waiting and len(running) < limit:
                         cell = waiting.popleft()
-                        running[task.remote(shared[cell.game], seed, cell.replication, sources_digest())] = cell
+                        running[task.remote(shared[cell.game], cell.replication, sources_digest())] = cell
                     ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
                     report(cells[0].game, 0)
                     for reference in ended:
                         cell = running.pop(reference)
-                        report(cell.game, games[cell.game].simulation.rounds)
+                        report(cell.game, games[cell.game].rounds)
                         yield cell, _outcome(ray, reference)
             finally:
                 for reference in running:
@@ -93,23 +91,22 @@ def _outcome(ray: Any, reference: Any) -> Score | Exception:
         return RuntimeError(f"Ray lost it {RETRIES + 1} times: {str(error).splitlines()[0]}")
 
 
-def _play_cell(game: tuple[Simulation, NDArray[np.int64]], seed: int, replication: int, sources: str) -> Score:
+def _play_cell(game: Game, replication: int, sources: str) -> Score:
     """One task. Raises RuntimeError on a node with other sources than those of the process that started it."""
     if sources_digest() != sources:
         raise RuntimeError(f"node {os.uname().nodename} has another version of bothworlds; install the same on all")
-    simulation, marks = game
-    with _compiling(simulation):
-        simulation.compile()
-    return simulation.replicate(marks, seed, replication, lambda rounds: None)
+    with _compiling(game):
+        game.compile()
+    return replicate(game, replication, lambda rounds: None)
 
 
 _compiled: set[type] = set()
 
 
 @contextmanager
-def _compiling(simulation: Simulation) -> Iterator[None]:
+def _compiling(game: Game) -> Iterator[None]:
     """Hold a lock of this node and policy: its first process compiles, the others then read the kernel cache."""
-    policy = type(simulation.policy)
+    policy = type(game.policy)
     if policy in _compiled or fcntl is None:
         yield
         return

@@ -20,8 +20,8 @@ import numpy as np
 
 from ..files import save_arrays
 from ..policies import Policy
-from ..worlds import Attacked, ListWorld, World
-from .cells import ScoredGame
+from ..worlds import World
+from .game import Game
 from .loop import Score
 
 __all__ = ["ReplicationCache", "UsersDigest", "sources_digest"]
@@ -37,28 +37,28 @@ class ReplicationCache:
         self.folder, self._users_digest = Path(folder), users_digest
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, game: ScoredGame, seed: int, replication: int) -> Score | None:
+    def read(self, game: Game, replication: int) -> Score | None:
         """Return the score of a replication, or None if it is not cached.
 
         Raises ValueError for a world without a name, and for a policy whose settings or source are not known.
         """
-        path = self._path(game, seed, replication)
+        path = self._path(game, replication)
         if not path.exists():
             return None
         with np.load(path, allow_pickle=False) as archive:
             attack = archive.get("attack")
             return Score(archive["reward"], archive["clicks"], float(archive["seconds"]), attack)
 
-    def write(self, game: ScoredGame, seed: int, replication: int, score: Score) -> None:
+    def write(self, game: Game, replication: int, score: Score) -> None:
         """Save a score; the file is complete and on disk when this returns."""
         arrays = {"reward": score.reward, "clicks": score.clicks, "seconds": np.array(score.seconds)}
         if score.attack is not None:
             arrays["attack"] = score.attack
-        save_arrays(self._path(game, seed, replication), arrays)
+        save_arrays(self._path(game, replication), arrays)
 
-    def _path(self, game: ScoredGame, seed: int, replication: int) -> Path:
-        world, policy = game.simulation.world, type(game.simulation.policy)
-        if isinstance(world, (Attacked, ListWorld)) and is_described_by_class(world.description()):
+    def _path(self, game: Game, replication: int) -> Path:
+        world, policy = game.world, type(game.policy)
+        if not _is_a_table(world) and is_described_by_class(world.description()):
             raise ValueError(f"results in {world.name} cannot be cached: its class does not override numbers()")
         if not issubclass(policy, Policy):
             raise ValueError(f"results of {policy.__name__} cannot be cached: it does not derive from Policy")
@@ -66,12 +66,12 @@ class ReplicationCache:
             raise ValueError(f"a world needs a name before its results can be cached; {world!r} has none")
         parts = {
             "policy": f"{policy.__module__}.{policy.__qualname__}",
-            "settings": game.simulation.settings,
-            "world": self._users_digest(world, game.simulation.rounds),
-            "shuffled": game.simulation.shuffle,
+            "settings": game.settings,
+            "world": self._users_digest(world, game.rounds),
+            "shuffled": game.shuffle,
             "checkpoints": game.marks.tolist(),
             "versions": [numba.__version__, np.__version__],
-            "seed": seed,
+            "seed": game.seed,
             "replication": replication,
             "sources": [sources_digest(), _own_source_digest(policy)],
         }
@@ -93,9 +93,14 @@ class UsersDigest:
         return self._known[key][1]
 
 
+def _is_a_table(world: World) -> bool:
+    """Whether the click probabilities of a world say all of it; otherwise its description does."""
+    return world.has_table and world.honest is world
+
+
 def _users_digest(world: World, rounds: int) -> str:
     digest = hashlib.sha256()
-    if not isinstance(world, (Attacked, ListWorld)):
+    if _is_a_table(world):
         for end, probabilities in world.pieces(0, rounds):
             digest.update(f"{end}:{probabilities.shape}".encode() + probabilities.tobytes())
         return digest.hexdigest()

@@ -16,7 +16,7 @@ from .common import SERVICE, CommandGroup, app, one_line_errors, world_of
 
 if TYPE_CHECKING:
     from ..serve.ops.verify import Verification
-    from ..serve.stores.base import Store as AnyStore
+    from ..serve.stores import Store as AnyStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,7 +38,7 @@ def with_extra(command: F) -> F:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
-            from ..serve.stores.base import StoreError
+            from ..serve.stores import StoreError
         except ImportError as error:
             raise _missing_extra(error) from error
         try:
@@ -122,28 +122,48 @@ def demo(
 @one_line_errors
 @with_extra
 def verify(store: Store = "bothworlds.db") -> None:
-    """Rebuild all counters from the log and compare them exactly; the exit status is 1 if any differs."""
+    """Learn the log of a store again and compare every bit; the exit status is 1 if anything differs.
+
+    It only reads, and a service may use the store meanwhile.
+    """
+    from ..progress import progress_bar
     from ..serve.ops.verify import verify as compare
 
-    with _opened(store, read_only=True) as opened:
-        result = compare(opened)
+    with _opened(store, read_only=True) as opened, progress_bar("verifying", len(opened.learners())) as progress:
+        result = compare(opened, progress)
     typer.echo(
-        f"compared {result.counters} counters of {result.segments} segments "
-        f"with {result.events} settled events and {result.adjustments} adjustments"
+        f"learned {result.pages} pages of {result.learners} learners again, compared {result.snapshots} snapshots"
     )
-    if result.checkpoints:
-        typer.echo(f"{result.checkpoints} signed checkpoints stand in for {result.deleted} deleted events")
-    _list_differences(result)
+    _list_problems(result)
     if not result.clean:
-        forged = f", and {len(result.forged)} checkpoints are not as they were signed" if result.forged else ""
-        typer.echo(f"{result.n_differences} counters differ{forged}", err=True)
         raise typer.Exit(1)
     typer.echo("all are equal")
 
 
-def _list_differences(result: Verification) -> None:
-    for problem in (*result.forged, *result.differences):
-        typer.echo(str(problem))
+def _list_problems(result: Verification) -> None:
+    for snapshot in result.unreadable:
+        typer.echo(f"{snapshot} is of other versions or settings: the service learns the log again")
+    for difference in result.differences:
+        typer.echo(difference, err=True)
+
+
+@app.command(rich_help_panel=SERVICE)
+@one_line_errors
+@with_extra
+def rebuild(
+    store: Store = "bothworlds.db",
+    surface: Annotated[str | None, typer.Option("--surface", help="Only this surface; all by default.")] = None,
+) -> None:
+    """Learn what is left of the log again, so that nothing is left of what deleted events have taught.
+
+    Stop the service first: a store that it uses is refused.
+    """
+    from ..progress import progress_bar
+    from ..serve.ops.verify import rebuild as learn_again
+
+    with _opened(store, alone=True) as opened, progress_bar("learning", len(opened.learners())) as progress:
+        result = learn_again(opened, surface, progress)
+    typer.echo(f"{result.learners} learners have learned {result.pages} pages again")
 
 
 @app.command(rich_help_panel=SERVICE)
@@ -158,7 +178,7 @@ def migrate(
     """Copy a store to another one, such as a file to PostgreSQL, and verify both; the source is not changed.
 
     Stop the service first: a store that it uses is refused, since what it acknowledges later would not be copied.
-    The exit status is 1 if counters differ from the log, as in verify.
+    The exit status is 1 if snapshots differ from the log, as in verify.
     """
     from ..progress import progress_bar
     from ..serve.ops.migrate import migrate as copy_store
@@ -169,16 +189,16 @@ def migrate(
         progress_bar("copying", old.count_rows()) as progress,
     ):
         migration = copy_store(old, new, progress)
-    if migration.target.clean:
-        typer.echo(f"copied {migration.rows} rows; {migration.target.counters} counters verified in both stores")
-        return
-    _list_differences(migration.target)
-    typer.echo(
-        f"copied {migration.rows} rows as they are; {migration.target.n_differences} counters differ from the log, in "
-        "both stores alike: examine the source before you use the copy",
-        err=True,
-    )
-    raise typer.Exit(1)
+    result = migration.verification
+    _list_problems(result)
+    if not result.clean:
+        typer.echo(
+            f"copied {migration.rows} rows as they are; {len(result.differences)} snapshots differ from the log, in "
+            "both stores alike: examine the source before you use the copy",
+            err=True,
+        )
+        raise typer.Exit(1)
+    typer.echo(f"copied {migration.rows} rows; the log of {result.learners} learners verified in both stores")
 
 
 @keys.command("create")
@@ -232,7 +252,7 @@ def revoke_key(
 
 @contextlib.contextmanager
 def _opened(address: str, *, read_only: bool = False, alone: bool = False) -> Iterator[Any]:
-    from ..serve.stores.factory import open_store
+    from ..serve.stores import open_store
 
     opened: AnyStore = open_store(address, read_only=read_only, alone=alone)
     with contextlib.closing(opened):

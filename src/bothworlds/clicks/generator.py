@@ -14,7 +14,7 @@ from ..extras import import_extra
 from ..files import replacing
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
-from ..worlds import ListWorld, World, resolve
+from ..worlds import World, resolve
 from ..worlds.settings import whole
 from .reading.layouts import TableLayout, TextLayout, layout_of
 from .reading.layouts.base import GeneratedPages
@@ -87,7 +87,7 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Generate
     labels = np.arange(n)[None] if queries == 1 else np.array([rng.permutation(n) for _ in range(queries)])
     deck = np.arange(n)
     users = world.honest
-    fill = _fill_from_lists if isinstance(users, ListWorld) else _fill_from_tables
+    fill = _fill_from_tables if users.has_table else _fill_from_lists
     for start in range(0, pages, BATCH):
         size = min(BATCH, pages - start)
         batch = np.empty(size, np.int64), np.empty((size, m), np.int64), np.empty((size, m), np.uint8)

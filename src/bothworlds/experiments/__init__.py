@@ -1,6 +1,6 @@
 """Experiments that test the statements of the paper: one file per question, verdicts, figures and a report."""
 
-from .question import Figure, Game, Question, Size
+from .question import Figure, Question, Size, game
 from .report import findings
 from .reproduce import QUESTIONS, SIZES, reproduce
 from .result_lookup import Results
@@ -11,13 +11,13 @@ __all__ = [
     "SIZES",
     "Estimate",
     "Figure",
-    "Game",
     "Question",
     "Results",
     "Size",
     "Verdict",
     "estimate",
     "findings",
+    "game",
     "judge",
     "reproduce",
 ]

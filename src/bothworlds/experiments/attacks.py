@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,12 +10,12 @@ from numpy.typing import NDArray
 
 from ..arena import Result
 from ..arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
-from ..policies import policy
+from ..arena.game import Game
 from ..worlds import World
 from ..worlds import world as named_world
-from .question import Figure, Game, Question, Size, figure_files
+from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Estimate, Verdict, estimate, judge
+from .verdict import Claim, Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,9 +58,7 @@ class Attacks(Question):
     def games(self, size: Size) -> list[Game]:
         """Return every policy in both worlds."""
         return [
-            Game(policy(name), world, size.rounds, size.seeds)
-            for world in attacked_worlds(size).values()
-            for name in POLICIES
+            game(name, world, size.rounds, size.seeds) for world in attacked_worlds(size).values() for name in POLICIES
         ]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
@@ -82,21 +81,9 @@ class Attacks(Question):
         )
         return [Figure(self.name, self.title, caption)]
 
-    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        """Judge who keeps the worst item first, and who recovers."""
-        worlds = attacked_worlds(size)
-        late = {
-            (key, name): estimate(_late_share(results[name, world], size))
-            for key, world in worlds.items()
-            for name in POLICIES
-        }
-        return [
-            _kept("TopRank", "toprank", late),
-            _kept("UniRank", "unirank", late),
-            _recovered("FTRL-PBM", "ftrl-pbm", late),
-            _recovered("All-weather", "all-weather", late),
-            _forgotten(late),
-        ]
+    def claims(self, size: Size) -> Sequence[Claim]:
+        """Return who keeps the worst item first, and who recovers."""
+        return CLAIMS
 
 
 def _late_share(result: Result, size: Size) -> NDArray[np.float64]:
@@ -106,44 +93,56 @@ def _late_share(result: Result, size: Size) -> NDArray[np.float64]:
     return result.attack.share_first(since=size.rounds // 2)
 
 
-Shares = dict[tuple[str, str], Estimate]
+def late_shares(key: str, names: Sequence[str]) -> Callable[[Results, Size], Measured]:
+    """Measure the share of the second half in which the attacked item is first; the label of a single policy is ""."""
+
+    def measure(results: Results, size: Size) -> Measured:
+        world = attacked_worlds(size)[key]
+        return {name * (len(names) > 1): _late_share(results[name, world], size) for name in names}
+
+    return measure
 
 
-def _kept(title: str, name: str, late: Shares) -> Verdict:
-    share = late["promoted", name]
-    return Verdict(
-        f"{title} keeps the worst item first long after an attack on 2% of the rounds has stopped.",
-        "ours",
-        judge([share], KEPT),
-        f"share of the second half in which it is first: {share}",
-        f"the share is above {KEPT}",
-        Attacks.name,
+def _kept(title: str, name: str) -> Claim:
+    return Claim(
+        statement=f"{title} keeps the worst item first long after an attack on 2% of the rounds has stopped.",
+        source="ours",
+        measure=late_shares("promoted", [name]),
+        said="share of the second half in which it is first",
+        above=KEPT,
+        rule=f"the share is above {KEPT}",
+        figure=Attacks.name,
     )
 
 
-def _recovered(title: str, name: str, late: Shares) -> Verdict:
-    share = late["promoted", name]
-    return Verdict(
-        f"{title} recovers from an attack on 2% of the rounds.",
-        "ours",
-        judge([-share], -RECOVERED),
-        f"share of the second half in which the worst item is first: {share}",
-        f"the share is below {RECOVERED}",
-        Attacks.name,
+def _recovered(title: str, name: str) -> Claim:
+    return Claim(
+        statement=f"{title} recovers from an attack on 2% of the rounds.",
+        source="ours",
+        measure=late_shares("promoted", [name]),
+        said="share of the second half in which the worst item is first",
+        below=RECOVERED,
+        rule=f"the share is below {RECOVERED}",
+        figure=Attacks.name,
     )
 
 
-def _forgotten(late: Shares) -> Verdict:
-    share = late["demoted", "toprank"]
-    return Verdict(
-        "TopRank hardly ever shows the best item first again after some of its clicks were deleted.",
-        "ours",
-        judge([-share], -KEPT),
-        "share of the second half in which the best item is first: "
-        + "; ".join(f"{name}: {late['demoted', name]}" for name in POLICIES),
-        f"the share of TopRank is below {KEPT}",
-        Attacks.name,
-    )
+CLAIMS = (
+    _kept("TopRank", "toprank"),
+    _kept("UniRank", "unirank"),
+    _recovered("FTRL-PBM", "ftrl-pbm"),
+    _recovered("All-weather", "all-weather"),
+    Claim(
+        statement="TopRank hardly ever shows the best item first again after some of its clicks were deleted.",
+        source="ours",
+        measure=late_shares("demoted", POLICIES),
+        said="share of the second half in which the best item is first",
+        only="toprank",
+        below=KEPT,
+        rule=f"the share of TopRank is below {KEPT}",
+        figure=Attacks.name,
+    ),
+)
 
 
 def _draw(panel: Axes, results: list[Result]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,15 +10,15 @@ from numpy.typing import NDArray
 
 from ..arena import Result
 from ..arena.figures import PALETTE, drawing
-from ..policies import policy
+from ..arena.game import Game
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
 from ..worlds import Stochastic, World
 from ..worlds import world as named_world
-from .logarithm import logarithm_figure, logarithm_games, logarithm_verdicts
+from .logarithm import logarithm_claims, logarithm_figure, logarithm_games
 from .panels import world_for
-from .question import Figure, Game, Question, Size, figure_files
+from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Estimate, Verdict, estimate, judge
+from .verdict import Claim, Measured, estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,8 +58,8 @@ class Growth(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return FTRL-PBM in steady and hostile worlds, three policies on the hard instance, and long games."""
-        long = [Game(policy(NAME), _world(name, size), size.long_rounds, size.seeds) for name in STEADY + HOSTILE]
-        hard = [Game(policy(name), _hard_instance(size), size.rounds, size.seeds) for name in HARD_INSTANCE_POLICIES]
+        long = [game(NAME, _world(name, size), size.long_rounds, size.seeds) for name in STEADY + HOSTILE]
+        hard = [game(name, _hard_instance(size), size.rounds, size.seeds) for name in HARD_INSTANCE_POLICIES]
         return long + hard + logarithm_games(size)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
@@ -79,16 +80,59 @@ class Growth(Question):
         )
         return [Figure("growth", self.title, caption), *logarithm_figure(results, size, folder)]
 
-    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        """Judge the exponents of T, and both bounds."""
-        long = _long_games(results, size)
-        return [
-            _logarithmic(long, size),
-            _square_root(long, size),
-            _below_the_bounds(long, size),
-            _lower_bound(results.of_length(size.rounds), size),
-            *logarithm_verdicts(results, size),
-        ]
+    def claims(self, size: Size) -> Sequence[Claim]:
+        """Return the claims about exponents of T, both bounds, and the logarithm."""
+        bound = _lower_bound(size)
+        return (
+            Claim(
+                statement="With steady users, by the end of the run, regret grows slower than the square root of T.",
+                source="ours, from Theorem 2",
+                measure=lambda results, size: _by_world(exponents, STEADY, results, size),
+                said="exponent of T over the last factor of ten",
+                below=0.5,
+                rule="the exponent is below one half, so that growth is slower than the square root of Theorem 1",
+                figure="growth",
+                remark="Theorem 2 is about large T, so no run can refute it; this tests whether a run of this length "
+                "shows it.",
+            ),
+            Claim(
+                statement="With hostile users, by the end of the run, regret grows no faster than the square root "
+                "of T.",
+                source="ours, from Theorem 1",
+                measure=lambda results, size: _by_world(exponents, HOSTILE, results, size),
+                said="exponent of T over the last factor of ten",
+                below=LARGEST_EXPONENT,
+                rule=f"the exponent is below {LARGEST_EXPONENT} in every hostile world",
+                figure="growth",
+                remark="Theorem 1 bounds the regret and not its slope, for the worst of all worlds, which these are "
+                "not.",
+            ),
+            Claim(
+                statement="Regret stays below the bound of Theorem 1, with its constants repaired.",
+                source="Theorem 1",
+                measure=lambda results, size: _by_world(_share_of_bound, STEADY + HOSTILE, results, size),
+                said="largest share of the bound",
+                below=1.0,
+                rule="the share is below 1 at every checkpoint",
+                figure="growth",
+                remark=lambda results, size: (
+                    "The bound is so wide that uniformly random lists reach "
+                    f"{_uniform_share(_long_games(results, size), size):.2f} of it here."
+                ),
+            ),
+            Claim(
+                statement="No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
+                source="Theorem 3",
+                measure=_multiples_of_the_lower_bound,
+                said=f"regret as a multiple of the bound ({bound:,.0f})",
+                above=1.0,
+                rule="every policy tried loses more than the bound",
+                figure="growth",
+                remark="On that instance no policy can lose more than twice the bound either, so it does not separate "
+                "policies.",
+            ),
+            *logarithm_claims(size),
+        )
 
 
 def exponents(result: Result) -> NDArray[np.float64]:
@@ -99,52 +143,18 @@ def exponents(result: Result) -> NDArray[np.float64]:
     return np.asarray(slopes)
 
 
-def _listed(estimates: dict[str, Estimate], size: Size) -> str:
-    return "; ".join(f"{world_for(name, size).name}: {one}" for name, one in estimates.items())
+def _by_world(
+    quantity: Callable[[Result], NDArray[np.float64]], names: Sequence[str], results: Results, size: Size
+) -> Measured:
+    long = _long_games(results, size)
+    return {world_for(name, size).name: estimate(quantity(long[NAME, _world(name, size)])) for name in names}
 
 
-def _logarithmic(results: Results, size: Size) -> Verdict:
-    slopes = {name: estimate(exponents(results[NAME, _world(name, size)])) for name in STEADY}
-    return Verdict(
-        "With steady users, by the end of the run, regret grows slower than the square root of T.",
-        "ours, from Theorem 2",
-        judge([-one for one in slopes.values()], -0.5),
-        f"exponent of T over the last factor of ten: {_listed(slopes, size)}",
-        "the exponent is below one half, so that growth is slower than the square root of Theorem 1",
-        "growth",
-        "Theorem 2 is about large T, so no run can refute it; this tests whether a run of this length shows it.",
-    )
-
-
-def _square_root(results: Results, size: Size) -> Verdict:
-    slopes = {name: estimate(exponents(results[NAME, _world(name, size)])) for name in HOSTILE}
-    return Verdict(
-        "With hostile users, by the end of the run, regret grows no faster than the square root of T.",
-        "ours, from Theorem 1",
-        judge([-one for one in slopes.values()], -LARGEST_EXPONENT),
-        f"exponent of T over the last factor of ten: {_listed(slopes, size)}",
-        f"the exponent is below {LARGEST_EXPONENT} in every hostile world",
-        "growth",
-        "Theorem 1 bounds the regret and not its slope, for the worst of all worlds, which these are not.",
-    )
-
-
-def _below_the_bounds(results: Results, size: Size) -> Verdict:
-    shares = {}
-    for name in STEADY + HOSTILE:
-        world = _world(name, size)
-        result = results[NAME, world]
-        bound = _theorem_1(world.n_items, world.n_positions, result)
-        shares[name] = estimate((result.regret() / bound).max(axis=1))
-    return Verdict(
-        "Regret stays below the bound of Theorem 1, with its constants repaired.",
-        "Theorem 1",
-        judge([-one for one in shares.values()], -1.0),
-        f"largest share of the bound: {_listed(shares, size)}",
-        "the share is below 1 at every checkpoint",
-        "growth",
-        f"The bound is so wide that uniformly random lists reach {_uniform_share(results, size):.2f} of it here.",
-    )
+def _share_of_bound(result: Result) -> NDArray[np.float64]:
+    """Return the largest share of the bound of Theorem 1 that regret reaches at a checkpoint, (seeds,)."""
+    world = result.build_world()
+    shares: NDArray[np.float64] = (result.regret() / _theorem_1(world.n_items, world.n_positions, result)).max(axis=1)
+    return shares
 
 
 def _uniform_share(results: Results, size: Size) -> float:
@@ -155,20 +165,15 @@ def _uniform_share(results: Results, size: Size) -> float:
     return float(lost * size.long_rounds / adversarial_bound(world.n_items, world.n_positions, size.long_rounds))
 
 
-def _lower_bound(results: Results, size: Size) -> Verdict:
+def _lower_bound(size: Size) -> float:
+    """The bound of Theorem 3 on the hard instance."""
     world = _hard_instance(size)
-    bound = lower_bound(world.n_items, world.n_positions, size.rounds)
-    ratios = {name: estimate(results[name, world].regret()[:, -1] / bound) for name in HARD_INSTANCE_POLICIES}
-    listed = "; ".join(f"{name}: {one}" for name, one in ratios.items())
-    return Verdict(
-        "No policy can lose less than m sqrt((n - m + 1) T) / 16 on the hard instance.",
-        "Theorem 3",
-        judge(ratios.values(), 1.0),
-        f"regret as a multiple of the bound ({bound:,.0f}): {listed}",
-        "every policy tried loses more than the bound",
-        "growth",
-        "On that instance no policy can lose more than twice the bound either, so it does not separate policies.",
-    )
+    return lower_bound(world.n_items, world.n_positions, size.rounds)
+
+
+def _multiples_of_the_lower_bound(results: Results, size: Size) -> Measured:
+    world, played, bound = _hard_instance(size), results.of_length(size.rounds), _lower_bound(size)
+    return {name: estimate(played[name, world].regret()[:, -1] / bound) for name in HARD_INSTANCE_POLICIES}
 
 
 def _label(name: str, size: Size) -> str:
@@ -206,7 +211,7 @@ def _draw(panel: Axes, results: dict[str, Result]) -> None:
 
 def _draw_hard_instance(panel: Axes, results: Results, size: Size) -> None:
     world = _hard_instance(size)
-    bound = lower_bound(world.n_items, world.n_positions, size.rounds)
+    bound = _lower_bound(size)
     most = results[NAME, world].best_fixed[-1] - 0.5 * world.n_positions * size.rounds
     for name, colour, line in zip(HARD_INSTANCE_POLICIES, PALETTE, ("-", "--", ":")):
         result = results[name, world]

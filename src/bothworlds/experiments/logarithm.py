@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
 from ..arena.figures import PALETTE, drawing
-from ..policies import policy
+from ..arena.game import Game
 from ..worlds import World, stochastic
 from ..worlds import world as named_world
-from .question import Figure, Game, Size, figure_files
+from .question import Figure, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Verdict, estimate, judge
+from .verdict import Claim, Estimate, Measured, estimate
 
-__all__ = ["EASY", "increments", "logarithm_figure", "logarithm_games", "logarithm_verdicts"]
+__all__ = ["EASY", "increments", "logarithm_claims", "logarithm_figure", "logarithm_games"]
 
 POLICIES = ("ftrl-pbm", "tsallis-rv", "gibbs-ts")
 LINES = ("-", "--", ":")
@@ -44,7 +47,7 @@ def _worlds(size: Size) -> dict[str, tuple[World, int]]:
 def logarithm_games(size: Size) -> list[Game]:
     """Return FTRL-PBM and two other policies in the long games of the size; none in a size without them."""
     played = [(name, *game) for game in _worlds(size).values() for name in POLICIES]
-    return [Game(policy(name), world, rounds, size.few_seeds) for name, world, rounds in played]
+    return [game(name, world, rounds, size.few_seeds) for name, world, rounds in played]
 
 
 def increments(result: Result) -> NDArray[np.float64]:
@@ -88,26 +91,33 @@ def logarithm_figure(results: Results, size: Size, folder: str) -> list[Figure]:
     return [Figure("logarithm", "The logarithm of Theorem 2", caption)]
 
 
-def logarithm_verdicts(results: Results, size: Size) -> list[Verdict]:
-    """Judge whether regret grows like the logarithm of T in the long games of the size."""
-    verdicts = []
-    for label, (world, rounds) in _worlds(size).items():
-        played = results.of_length(rounds).first_replications(size.few_seeds)
-        growths, ratios = [], {}
-        for name in POLICIES:
-            last, before = increments(played[name, world]).T
-            ratios[name] = estimate(last / before.mean())
-            start, slope = (estimate(values) for values in fitted_line(played[name, world]))
-            growths.append(f"{name}: {ratios[name]}, regret {start} + {slope} log T")
-        verdicts.append(
-            Verdict(
-                f"In {label}, the regret of FTRL-PBM grows like log T up to {rounds:,} rounds.",
-                "ours, from Theorem 2",
-                judge([-ratios[POLICIES[0]]], -LARGEST_RATIO),
-                f"growth over the last factor of ten, divided by that over the one before: {'; '.join(growths)}",
-                f"the ratio is below {LARGEST_RATIO}; it is 1 for a logarithm and 3.2 for a square root",
-                "logarithm",
-                "The ratio is that to the mean of the factor of ten before.",
-            )
+def logarithm_claims(size: Size) -> list[Claim]:
+    """Return that regret grows like the logarithm of T in the long games of the size."""
+    return [
+        Claim(
+            statement=f"In {label}, the regret of FTRL-PBM grows like log T up to {rounds:,} rounds.",
+            source="ours, from Theorem 2",
+            measure=partial(_ratios, world, rounds),
+            said=partial(_with_lines, world, rounds),
+            only=POLICIES[0],
+            below=LARGEST_RATIO,
+            rule=f"the ratio is below {LARGEST_RATIO}; it is 1 for a logarithm and 3.2 for a square root",
+            figure="logarithm",
+            remark="The ratio is that to the mean of the factor of ten before.",
         )
-    return verdicts
+        for label, (world, rounds) in _worlds(size).items()
+    ]
+
+
+def _ratios(world: World, rounds: int, results: Results, size: Size) -> Measured:
+    played = results.of_length(rounds).first_replications(size.few_seeds)
+    grown = {name: increments(played[name, world]).T for name in POLICIES}
+    return {name: estimate(last / before.mean()) for name, (last, before) in grown.items()}
+
+
+def _with_lines(world: World, rounds: int, ratios: Mapping[str, Estimate], results: Results, size: Size) -> str:
+    played, said = results.of_length(rounds).first_replications(size.few_seeds), []
+    for name, ratio in ratios.items():
+        start, slope = (estimate(values) for values in fitted_line(played[name, world]))
+        said.append(f"{name}: {ratio}, regret {start} + {slope} log T")
+    return f"growth over the last factor of ten, divided by that over the one before: {'; '.join(said)}"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..arena import draw_results
 from ..arena.figures import PALETTE
+from ..arena.game import Game
 from ..policies import Policy, policy
 from ..worlds import Stochastic, World, stochastic
 from ..worlds import world as named_world
 from ..worlds.paper import exchange_items, reverse_both
-from .question import Game, Size
+from .question import Figure, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Verdict, judge_samples
+from .verdict import Contrast, Measured
 
 __all__ = [
     "ALL_PANELS",
@@ -23,16 +25,19 @@ __all__ = [
     "STRONG",
     "TITLES",
     "as_search_log",
+    "difference",
+    "lead",
+    "loss_to_change",
+    "panel_figure",
     "panel_games",
     "panel_letter",
     "panel_number",
-    "panel_title",
     "panel_world",
     "replications_in_words",
-    "verdict_on_lead",
-    "who_is_ahead",
     "world_for",
 ]
+
+Measure = Callable[[Results, Size], Measured]
 
 # The paper's six policies. Its PBM-PIE estimates examination while it learns: that is pbm-pie-mle here.
 PAPER = ("ftrl-pbm", "toprank", "pmed", "pbm-pie-mle", "mw", "ranked-exp3")
@@ -135,7 +140,7 @@ def panel_games(keys: str, players: Sequence[str | Policy], size: Size) -> list[
     """Return the games of some policies in some panels (``"1a 1b"``), with as many replications as they need."""
     chosen = [policy(player) if isinstance(player, str) else player for player in players]
     return [
-        Game(player, panel_world(key, size), size.rounds, replications(player, size))
+        game(player, panel_world(key, size), size.rounds, replications(player, size))
         for key in keys.split()
         for player in chosen
     ]
@@ -156,46 +161,86 @@ def replications_in_words(size: Size) -> str:
     )
 
 
-def verdict_on_lead(
-    statement: str,
-    rule: str,
+def lead(
     player: str | Policy,
     others: Sequence[str | Policy],
     keys: str,
+    *,
+    of_range: bool = False,
+    label: Callable[[str], str] = panel_letter,
+) -> Measure:
+    """Measure by how much a policy earns more per round than each of the others, by panel and other policy.
+
+    With ``of_range`` it is a share of the range between uniform lists and the best list of each round.
+    """
+
+    def measure(results: Results, size: Size) -> Measured:
+        return {
+            label(key): {
+                other if isinstance(other, str) else other.label: _ahead(results, player, other, key, size, of_range)
+                for other in others
+                if other != player
+            }
+            for key in keys.split()
+        }
+
+    return measure
+
+
+def difference(
+    player: str, other: str, keys: str, *, of_range: bool = False, label: Callable[[str], str] = panel_letter
+) -> Measure:
+    """Measure by how much a policy earns more per round than another, by panel; otherwise as ``lead``."""
+    return lambda results, size: {
+        label(key): _ahead(results, player, other, key, size, of_range) for key in keys.split()
+    }
+
+
+def loss_to_change(players: Sequence[str], other: str, keys: str) -> Measure:
+    """Measure how much more than another policy each player loses to change, as a share of the range."""
+
+    def lost(results: Results, name: str, key: str, size: Size) -> Contrast:
+        steady, played = "1a" if key < "1d" else "1d", results.of_length(size.rounds)
+        before, after = (Contrast.of(played.earned(name, panel_world(one, size))) for one in (steady, key))
+        return (before - after) / span(results, steady, size)
+
+    return lambda results, size: {
+        f"{name} " * (len(players) > 1) + panel_letter(key): lost(results, name, key, size)
+        - lost(results, other, key, size)
+        for key in keys.split()
+        for name in players
+    }
+
+
+def span(results: Results, key: str, size: Size) -> float:
+    """Return the range between uniform lists and the best list of each round."""
+    world, played = panel_world(key, size), results.of_length(size.rounds)
+    return played.span(world, float(played.earned("uniform", world).mean()))
+
+
+def _ahead(
+    results: Results, player: str | Policy, other: str | Policy, key: str, size: Size, of_range: bool
+) -> Contrast:
+    ahead = results.of_length(size.rounds).ahead(player, other, panel_world(key, size))
+    return ahead / span(results, key, size) if of_range else ahead
+
+
+def panel_figure(
     results: Results,
     size: Size,
+    folder: str,
+    figure: Figure,
+    keys: str,
+    players: Sequence[str | Policy],
+    colours: Mapping[str, str],
     *,
-    figure: str,
-    above: float = 0.0,
-    source: str = "ours",
-) -> Verdict:
-    """Judge whether a policy earns more than each of the others, by more than ``above``, in all of some panels."""
-    samples, leads, ahead = [], [], dict[str, list[str]]()
-    for key in keys.split():
-        world = panel_world(key, size)
-        samples += [results.ahead(player, other, world) for other in others]
-        best = max(others, key=lambda other: results.earned(other, world).mean())
-        name = best if isinstance(best, str) else best.label
-        lead = results.lead(player, best, world)
-        leads.append(f"{panel_number(key)}: {lead} over {name}")
-        if lead.high < above:
-            ahead.setdefault(name, []).append(panel_number(key))
-    return Verdict(
-        statement,
-        source,
-        judge_samples(samples, above),
-        f"lead over the best other policy: {'; '.join(leads)}",
-        rule,
-        figure,
-        because=who_is_ahead(ahead),
-    )
-
-
-def who_is_ahead(panels: Mapping[str, Sequence[str]]) -> str:
-    """Return a sentence on which policies are ahead in which panels.
-
-    >>> who_is_ahead({"pmed": ["(a)", "(d)"], "mw": ["(b)"]})
-    'pmed is ahead in (a), (d); mw is ahead in (b).'
-    """
-    said = "; ".join(f"{name} is ahead in {', '.join(where)}" for name, where in panels.items())
-    return f"{said}." if said else ""
+    numbered: bool = False,
+    emphasised: str | None = None,
+) -> Figure:
+    """Draw the average rewards of some policies in some panels, and return the figure."""
+    worlds = {key: panel_world(key, size) for key in keys.split()}
+    titles = {world.name: panel_title(key, size, numbered=numbered) for key, world in worlds.items()}
+    shown = results.of_length(size.rounds).of(players, list(worlds.values()))
+    for path, narrow in figure_files(folder, figure.stem).items():
+        draw_results(shown, path, columns=3, titles=titles, colours=colours, emphasised=emphasised, narrow=narrow)
+    return figure

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena.game import Game, checkpoint_rounds
 from ..policies import Policy
 from ..worlds import Stochastic, World
 from .result_lookup import Results
-from .verdict import Verdict
+from .verdict import Claim, Verdict, judged
 
-__all__ = ["Figure", "Game", "Question", "Size", "figure_files"]
+__all__ = ["Figure", "Question", "Size", "figure_files", "game", "game_checkpoints"]
+
+CHECKPOINTS = 100  # evenly spaced; half as many more are spaced logarithmically
 
 
 class Size(NamedTuple):
@@ -38,13 +45,16 @@ class Size(NamedTuple):
     steady_rounds: int = 0
 
 
-class Game(NamedTuple):
-    """A policy in a world, for a number of rounds and replications."""
+def game(policy: str | Policy, world: World, rounds: int, seeds: int) -> Game:
+    """Return a game of an experiment: the policy gets what it needs to know of the world."""
+    return Game.of(policy, world, rounds, seeds, checkpoints=game_checkpoints(rounds), tell=True)
 
-    policy: Policy
-    world: World
-    rounds: int
-    seeds: int
+
+def game_checkpoints(rounds: int) -> NDArray[np.int64]:
+    """Return the rounds at which rewards are recorded: evenly spaced, and logarithmically spaced ones in addition."""
+    even = checkpoint_rounds(CHECKPOINTS, rounds)
+    logarithmic = np.geomspace(min(10, rounds), rounds, CHECKPOINTS // 2).round().astype(np.int64)
+    return np.unique(np.concatenate([even, logarithmic]))
 
 
 class Figure(NamedTuple):
@@ -96,9 +106,10 @@ class Question(ABC):
         is missing, and ImportError without Matplotlib.
         """
 
-    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        """Return the verdicts on the statements that this question tests; none by default.
+    def claims(self, size: Size) -> Sequence[Claim]:
+        """Return the statements that this question tests; none by default."""
+        return ()
 
-        ``results`` is as in ``figures``. Raises KeyError if a result is missing.
-        """
-        return []
+    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
+        """Return the verdicts on the claims; ``results`` is as in ``figures``. Raises KeyError if one is missing."""
+        return [judged(claim, results, size) for claim in self.claims(size)]

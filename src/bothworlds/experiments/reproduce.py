@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ..arena import Result, load_results, save_results
+from ..arena.game import Game, warn_of_no_change
 from ..arena.parallel import in_processes
 from ..arena.result import changes_not_shown
+from ..arena.run import engine_named, run
 from ..arena.storage import commit, provenance
 from ..core import cores
 from ..extras import check_figures, check_parquet
 from ..progress import announce
 from ..worlds import World, resolve
-from .all_weather import AllWeatherPanels
 from .attacks import Attacks
-from .baselines import Baselines
+from .baselines import AllWeatherPanels, Baselines
 from .growth import Growth
 from .leader_error import LeaderError
 from .panels import as_search_log
 from .paper_figures import FigureOne, FigureTwo
-from .play_all import play_all
-from .question import Figure, Game, Question, Size
+from .question import Figure, Question, Size
 from .report import write_report, write_verdicts
 from .result_lookup import GameKey, Results, game_key
 from .service_cost import ServiceCost
@@ -117,8 +117,9 @@ def reproduce(
     questions = [known[only]] if only else list(QUESTIONS.values())
     folder = Path(out)
     announce(f"{'testing the claims of the paper' if only is None else only}, size {size}; results go to {folder}")
-    games = _without_repeats([game for question in questions for game in question.games(scale)])
-    played = play_all(games, folder / "cells", seed=seed, jobs=jobs, engine=engine, address=address, progress=progress)
+    games = _without_repeats([replace(game, seed=seed) for question in questions for game in question.games(scale)])
+    warn_of_no_change(games)
+    played = run(games, engine_named(engine, address, jobs), cells=folder / "cells", progress=progress)
     # The report of one question must not overwrite the report of all.
     folder = folder / only if only else folder
     table = save_results(played, folder / "results.parquet")
@@ -153,7 +154,7 @@ def _without_repeats(games: list[Game]) -> list[Game]:
     merged: dict[GameKey, Game] = {}
     for game in games:
         key = game_key(game.policy, game.world, game.rounds)
-        if key not in merged or merged[key].seeds < game.seeds:
+        if key not in merged or merged[key].replications < game.replications:
             merged[key] = game
     return list(merged.values())
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.loop import Simulation
+from ..arena.game import Game
 from ..policies import Policy
 from ..worlds import World
-from .verdict import Contrast, Estimate, estimate
+from .verdict import Contrast
 
 __all__ = ["GameKey", "Results", "game_key"]
 
@@ -32,15 +32,12 @@ def game_key(policy: Policy, world: World, rounds: int) -> GameKey:
     >>> game_key(uniform, world, 10) == game_key(uniform, renamed, 10) != game_key(uniform, world, 20)
     True
     """
-    simulation = Simulation(policy, world, rounds, shuffle=True, tell=True)
-    return simulation.policy_name, _json(simulation.settings), _json(world.description()), rounds
+    game = Game.of(policy, world, rounds, checkpoints=1, tell=True)
+    return game.policy_name, _json(game.settings), _json(world.description()), rounds
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
-
-
-P = TypeVar("P", str, Policy)
 
 
 class Results:
@@ -111,14 +108,6 @@ class Results:
         policies in one replication are hardly correlated.
         """
         return Contrast.of(self.earned(policy, world)) - Contrast.of(self.earned(other, world))
-
-    def lead(self, policy: str | Policy, other: str | Policy, world: str | World) -> Estimate:
-        """Estimate how much more a policy earns per round than another."""
-        return estimate(self.ahead(policy, other, world))
-
-    def best_other(self, policy: P, others: Sequence[P], world: str | World) -> P:
-        """Return the policy with the largest mean reward among ``others``, ``policy`` itself left out."""
-        return max((other for other in others if other != policy), key=lambda other: self.earned(other, world).mean())
 
     def span(self, world: str | World, floor: float) -> float:
         """Return by how much the best list of each round earns more per round than ``floor``."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
 from ..arena.figures import PALETTE, drawing
+from ..arena.game import Game
 from ..policies import Delayed, Policy, policy
 from ..worlds import World
 from ..worlds import world as named_world
-from .question import Figure, Game, Question, Size, figure_files
+from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Estimate, Verdict, estimate, judge
+from .verdict import Claim, Estimate, Measured, estimate
 
 __all__ = ["ServiceCost"]
 
@@ -44,7 +48,7 @@ class ServiceCost(Question):
     def games(self, size: Size) -> list[Game]:
         """Return both policies, with prompt and with late clicks, in every world."""
         players = [player for name in POLICIES for player in (policy(name), *(_late(name, k) for k in DELAYS))]
-        return [Game(player, world, size.rounds, size.many_seeds) for world in _worlds() for player in players]
+        return [game(player, world, size.rounds, size.many_seeds) for world in _worlds() for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw what every delay costs each policy per round."""
@@ -67,41 +71,44 @@ class ServiceCost(Question):
         )
         return [Figure(self.name, self.title, caption)]
 
-    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        """Judge whether clicks that are 100 rounds late cost little."""
-        results, worlds = results.of_length(size.rounds), _worlds()
-        added = {world.name: added_regret(results, POLICIES[0], JUDGED, world) for world in worlds}
-        lost, late = (
-            {world.name: lost_per_round(results, POLICIES[1], JUDGED, world, last_half=half) for world in worlds}
-            for half in (False, True)
+    def claims(self, size: Size) -> Sequence[Claim]:
+        """Return that clicks which are 100 rounds late cost little."""
+        leader, default = POLICIES
+        return (
+            Claim(
+                statement=f"FTRL-PBM whose clicks are {JUDGED} rounds late is as good as with prompt clicks.",
+                source="ours",
+                measure=_in_all_worlds(partial(added_regret, name=leader, delay=JUDGED)),
+                said="regret added, as a share",
+                below=MOST_ADDED,
+                rule=f"at most {MOST_ADDED:.0%} is added in every world",
+                figure=self.name,
+            ),
+            Claim(
+                statement=f"All-weather whose clicks are {JUDGED} rounds late earns what it earns with prompt clicks.",
+                source="ours",
+                measure=_in_all_worlds(partial(lost_per_round, name=default, delay=JUDGED)),
+                said="lost per round",
+                below=MOST_LOST,
+                rule=f"at most {MOST_LOST} per round is lost in every world",
+                figure=self.name,
+            ),
+            Claim(
+                statement="In the last half of the rounds, all-weather with such late clicks loses nothing.",
+                source="ours",
+                measure=_in_all_worlds(partial(lost_per_round, name=default, delay=JUDGED, last_half=True)),
+                said="lost per round",
+                below=MOST_LOST,
+                rule=f"at most {MOST_LOST} per round is lost in every world",
+                figure=self.name,
+            ),
         )
-        at_most = f"at most {MOST_LOST} per round is lost in every world"
-        return [
-            Verdict(
-                f"FTRL-PBM whose clicks are {JUDGED} rounds late is as good as with prompt clicks.",
-                "ours",
-                judge([-one for one in added.values()], -MOST_ADDED),
-                f"regret added, as a share: {_listed(added)}",
-                f"at most {MOST_ADDED:.0%} is added in every world",
-                self.name,
-            ),
-            Verdict(
-                f"All-weather whose clicks are {JUDGED} rounds late earns what it earns with prompt clicks.",
-                "ours",
-                judge([-one for one in lost.values()], -MOST_LOST),
-                f"lost per round: {_listed(lost)}",
-                at_most,
-                self.name,
-            ),
-            Verdict(
-                "In the last half of the rounds, all-weather with such late clicks loses nothing.",
-                "ours",
-                judge([-one for one in late.values()], -MOST_LOST),
-                f"lost per round: {_listed(late)}",
-                at_most,
-                self.name,
-            ),
-        ]
+
+
+def _in_all_worlds(measure: Callable[..., Estimate]) -> Callable[[Results, Size], Measured]:
+    return lambda results, size: {
+        world.name: measure(results.of_length(size.rounds), world=world) for world in _worlds()
+    }
 
 
 def _worlds() -> list[World]:
@@ -110,10 +117,6 @@ def _worlds() -> list[World]:
 
 def _late(name: str, delay: int) -> Policy:
     return Delayed(policy(name), delay)
-
-
-def _listed(estimates: dict[str, Estimate]) -> str:
-    return "; ".join(f"{name}: {one}" for name, one in estimates.items())
 
 
 def added_regret(results: Results, name: str, delay: int, world: World) -> Estimate:

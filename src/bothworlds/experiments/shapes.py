@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..arena.figures import PALETTE, drawing
-from ..policies import policy
+from ..arena.game import Game
 from ..worlds import World, stochastic
-from .question import Figure, Game, Question, Size, figure_files
+from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Estimate, Verdict, estimate, judge
+from .verdict import Claim, Estimate, estimate
 
 __all__ = ["Shapes"]
 
@@ -37,7 +39,7 @@ class Shapes(Question):
     def games(self, size: Size) -> list[Game]:
         """Return FTRL-PBM in a world of every shape."""
         shapes = dict.fromkeys(ITEMS + POSITIONS)
-        return [Game(policy(NAME), _stretched(n, m), size.short_rounds * 4, size.seeds) for n, m in shapes]
+        return [game(NAME, _stretched(n, m), size.short_rounds * 4, size.seeds) for n, m in shapes]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw regret against items and against positions."""
@@ -66,20 +68,23 @@ class Shapes(Question):
         )
         return [Figure("shapes", self.title, caption)]
 
-    def verdicts(self, results: Results, size: Size) -> list[Verdict]:
-        """Judge the exponents of n and m."""
-        in_items, in_positions = (_exponent(results, shapes, axis) for shapes, axis in ((ITEMS, 0), (POSITIONS, 1)))
-        return [
-            Verdict(
-                "Regret grows no faster than m sqrt(n).",
-                "Theorem 1",
-                judge([-in_items, (-in_positions).over(2.0)], -0.55),
-                f"exponent of n: {in_items}; exponent of m: {in_positions}",
-                "the exponent of n is below 0.55 and that of m below 1.1",
-                "shapes",
-                "Growth alone shows little: the regret of a policy that learns nothing hardly depends on n.",
-            )
-        ]
+    def claims(self, size: Size) -> Sequence[Claim]:
+        """Return the exponents of n and m, of which the second one is halved."""
+        return (
+            Claim(
+                statement="Regret grows no faster than m sqrt(n).",
+                source="Theorem 1",
+                measure=lambda results, size: {
+                    "n": _exponent(results, ITEMS, 0),
+                    "m": _exponent(results, POSITIONS, 1).over(2.0),
+                },
+                said=lambda found, results, size: f"exponent of n: {found['n']}; exponent of m: {found['m'].over(0.5)}",
+                below=0.55,
+                rule="the exponent of n is below 0.55 and that of m below 1.1",
+                figure="shapes",
+                remark="Growth alone shows little: the regret of a policy that learns nothing hardly depends on n.",
+            ),
+        )
 
 
 def _exponent(results: Results, shapes: tuple[tuple[int, int], ...], axis: int) -> Estimate:

@@ -1,15 +1,19 @@
-"""Estimates from replications, and the verdicts that follow from them."""
+"""Estimates from replications, claims, and the verdicts that follow: one function judges every claim."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Contrast", "Estimate", "Outcome", "Verdict", "estimate", "judge", "judge_samples", "judge_within"]
+if TYPE_CHECKING:
+    from .question import Size
+    from .result_lookup import Results
+
+__all__ = ["Claim", "Contrast", "Estimate", "Measured", "Outcome", "Verdict", "estimate", "interval", "judge", "judged"]
 
 Outcome = Literal["holds", "fails", "cannot be decided"]
 
@@ -88,6 +92,12 @@ class Contrast(NamedTuple):
         return Contrast(tuple((weight / scale, sample) for weight, sample in self.parts))
 
 
+#: What is known of one quantity: replications, a contrast of the means of some, or an interval.
+Sample = ArrayLike | Contrast | Estimate
+#: Samples by label; where a policy is compared with several, those of one label by the name of the other policy.
+Measured = Mapping[str, Sample | Mapping[str, Sample]]
+
+
 def estimate(values: ArrayLike | Contrast, level: float = 0.95) -> Estimate:
     """Return the mean of independent replications, or a contrast of such means, with its interval.
 
@@ -125,42 +135,117 @@ def _without_skewness(quantile: float, skewness: float) -> float:
     return float(3.0 / skewness * (np.cbrt(1.0 + skewness * (quantile - skewness / 6.0)) - 1.0))
 
 
-def judge(estimates: Iterable[Estimate], above: float = 0.0) -> Outcome:
-    """Judge whether several quantities all lie above a limit.
+def judge(samples: Iterable[Sample], above: float = -np.inf, below: float = np.inf) -> Outcome:
+    """Judge whether the means of several samples, or contrasts of them, all lie between two limits.
 
-    "holds" if all intervals lie above it, "fails" if one lies below it, otherwise "cannot be decided".
+    "holds" if every 95% interval lies between them. "fails" if one interval lies outside; those of samples are wider
+    then, because with many samples one is easily outside by chance (Bonferroni). An Estimate is taken as it is.
+    Otherwise "cannot be decided".
 
-    >>> judge([Estimate(2.0, 1.0, 3.0)]), judge([Estimate(2.0, -1.0, 5.0)]), judge([Estimate(-2.0, -3.0, -1.0)])
-    ('holds', 'cannot be decided', 'fails')
-    """
-    given = list(estimates)
-    if any(one.high < above for one in given):
-        return "fails"
-    return "holds" if all(one.low > above for one in given) else "cannot be decided"
-
-
-def judge_samples(samples: Iterable[ArrayLike | Contrast], above: float = 0.0) -> Outcome:
-    """Judge whether the means of several samples of replications, or contrasts of them, all lie above a limit.
-
-    "holds" if every 95% interval lies above it. "fails" if one interval lies below it; these are wider, because with
-    many samples one is easily below by chance (Bonferroni). Otherwise "cannot be decided".
-
-    >>> judge_samples([[1.0, 1.1, 1.2], [2.0, 2.1, 2.2]]), judge_samples([[-1.0, -1.01], [2.0, 2.1]])
+    >>> judge([[1.0, 1.1, 1.2], [2.0, 2.1, 2.2]], above=0.0), judge([[-1.0, -1.01], [2.0, 2.1]], above=0.0)
     ('holds', 'fails')
+    >>> judge([Estimate(2.0, -1.0, 5.0)], above=0.0)
+    'cannot be decided'
     """
     given = list(samples)
-    if any(estimate(one, 1.0 - 0.05 / len(given)).high < above for one in given):
+    wide = [interval(one, 1.0 - 0.05 / len(given)) for one in given]
+    if any(one.high < above or one.low > below for one in wide):
         return "fails"
-    return "holds" if all(estimate(one).low > above for one in given) else "cannot be decided"
+    inside = (above < one.low and one.high < below for one in map(interval, given))
+    return "holds" if all(inside) else "cannot be decided"
 
 
-def judge_within(estimates: Iterable[Estimate], low: float, high: float) -> Outcome:
-    """Judge whether several quantities all lie between two limits; the outcomes are those of ``judge``.
+def interval(sample: Sample, level: float = 0.95) -> Estimate:
+    """Return the estimate from a sample; an Estimate is returned as it is."""
+    return sample if isinstance(sample, Estimate) else estimate(sample, level)
 
-    >>> judge_within([Estimate(0.2, 0.1, 0.3)], 0.0, 1.0), judge_within([Estimate(2.0, 1.5, 2.5)], 0.0, 1.0)
-    ('holds', 'fails')
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A statement that is tested, as data: it holds if all that is measured lies between two limits.
+
+    Attributes
+    ----------
+    statement, source, rule, figure, remark, because
+        As in :class:`Verdict`; ``remark`` may be a function of the results and the size.
+    measure
+        Returns samples of the results, by label.
+    said
+        What the samples are, in words; or a function of the estimates, the results and the size that says all of it.
+    above, below
+        The limits.
+    only
+        The label of the sample that is judged, if the others are shown only.
+    denied
+        Whether the claim is that a policy is *not* ahead of all others: it holds if that fails under every label.
     """
-    given = list(estimates)
-    if any(one.high < low or one.low > high for one in given):
+
+    statement: str
+    source: str
+    rule: str
+    measure: Callable[[Results, Size], Measured]
+    said: str | Callable[[Mapping[str, Estimate], Results, Size], str]
+    figure: str = ""
+    above: float = -np.inf
+    below: float = np.inf
+    only: str = ""
+    denied: bool = False
+    remark: str | Callable[[Results, Size], str] = ""
+    because: str = ""
+
+
+def judged(claim: Claim, results: Results, size: Size) -> Verdict:
+    """Measure and judge a claim. Raises KeyError if a result is missing."""
+    measured = {label: _by_rival(value) for label, value in claim.measure(results, size).items()}
+    groups = [group for label, group in measured.items() if claim.only in ("", label)]
+    limits = claim.above, claim.below
+    if claim.denied:
+        outcome = _opposite({judge(group.values(), *limits) for group in groups})
+    else:
+        outcome = judge([sample for group in groups for sample in group.values()], *limits)
+    strongest = {label: min(group, key=lambda rival: interval(group[rival]).mean) for label, group in measured.items()}
+    estimates = {label: interval(measured[label][rival]) for label, rival in strongest.items()}
+    ahead: dict[str, list[str]] = {}
+    for label, rival in strongest.items():
+        if rival and not claim.denied and estimates[label].high < claim.above:
+            ahead.setdefault(rival, []).append(label)
+    return Verdict(
+        claim.statement,
+        claim.source,
+        outcome,
+        claim.said(estimates, results, size) if callable(claim.said) else _said(claim.said, estimates, strongest),
+        claim.rule,
+        claim.figure,
+        claim.remark(results, size) if callable(claim.remark) else claim.remark,
+        claim.because or who_is_ahead(ahead),
+    )
+
+
+def _opposite(outcomes: Set[Outcome]) -> Outcome:
+    """The outcome of the claim that something is the case nowhere."""
+    if "holds" in outcomes:
         return "fails"
-    return "holds" if all(low < one.low and one.high < high for one in given) else "cannot be decided"
+    return "holds" if outcomes == {"fails"} else "cannot be decided"
+
+
+def _said(said: str, estimates: Mapping[str, Estimate], strongest: Mapping[str, str]) -> str:
+    parts = (
+        (f"{label}: " if label else "") + str(one) + (f" over {strongest[label]}" if strongest[label] else "")
+        for label, one in estimates.items()
+    )
+    return f"{said}: {'; '.join(parts)}"
+
+
+def _by_rival(value: Sample | Mapping[str, Sample]) -> Mapping[str, Sample]:
+    """Return samples by the policy that another one is compared with, "" if there is none."""
+    return value if isinstance(value, Mapping) else {"": value}
+
+
+def who_is_ahead(panels: Mapping[str, Sequence[str]]) -> str:
+    """Return a sentence on which policies are ahead in which panels.
+
+    >>> who_is_ahead({"pmed": ["(a)", "(d)"], "mw": ["(b)"]})
+    'pmed is ahead in (a), (d); mw is ahead in (b).'
+    """
+    said = "; ".join(f"{name} is ahead in {', '.join(where)}" for name, where in panels.items())
+    return f"{said}." if said else ""

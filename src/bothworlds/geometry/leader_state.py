@@ -12,12 +12,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..kernels import Floats, Ints, inline_kernel, kernel, spliced_kernel
 from .dual import Workspace, first_rows, make_workspace
 from .feasible import repair
-from .item_rows import Rows, add_row, fill_rows, make_rows
+from .item_rows import Rows, add_row, make_rows
 from .leader import ConvergenceError
 from .newton import solve
 from .regularizers import slope
@@ -35,7 +34,6 @@ __all__ = [
     "reset",
     "resume_leader",
     "separate",
-    "share_rows",
     "show",
     "show_marginals",
 ]
@@ -110,21 +108,12 @@ def start_sharing(leading: Leading) -> None:
     """Let all items share one row, if items share rows at all."""
     if leading.sharing:
         leading.rows.own[0] = 0
-        leading.work.copies[0] = leading.rows.item.size
 
 
 @kernel
 def rows_in_use(leading: Leading) -> int:
     """Return the number of distinct rows."""
     return min(leading.rows.own[0] + 1, leading.rows.item.size)
-
-
-def share_rows(leading: Leading, shared: NDArray[np.bool_]) -> None:
-    """Let the items that are marked, which must have equal losses, share a row; all others get one of their own."""
-    fill_rows(leading.rows, ~shared)
-    own, n = int(leading.rows.own[0]), len(shared)
-    leading.work.copies[:own] = 1.0
-    leading.work.copies[own:] = n - own
 
 
 @kernel
@@ -134,12 +123,8 @@ def separate(leading: Leading, i: int) -> None:
     The marginals that are drawn do not change: before the next ``lead``, places that shared a row still share it.
     """
     own, n = leading.rows.own, leading.rows.item.size
-    if add_row(leading.rows, i):
-        row = own[0] - 1
-        leading.work.copies[row] = 1.0
-        if own[0] < n:
-            leading.work.copies[own[0]] = n - own[0]
-            leading.mu[own[0]] = leading.mu[row]
+    if add_row(leading.rows, i) and own[0] < n:
+        leading.mu[own[0]] = leading.mu[own[0] - 1]
 
 
 @kernel
@@ -171,6 +156,9 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     """
     k, effort = rows_in_use(leading), leading.effort
     w = first_rows(leading.work, k)
+    if leading.sharing:
+        w.copies[:] = 1.0
+        w.copies[k - 1] = leading.rows.item.size - (k - 1)
     warm = leading.cold[0] == 0
     took = solve(reg, loss, leading.rows.item, rate, leading.lam, leading.mu[:k], leading.tolerance, warm, w)
     if took.violation < math.inf:

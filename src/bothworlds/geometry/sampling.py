@@ -37,8 +37,19 @@ TINY = 1e-12  # less mass is rounding
 PEELS = 8  # seatings tried for every position before the rest is rounded
 
 
+class DrawWork(NamedTuple):
+    """Work arrays of a draw, for k bins and m positions; their contents carry no information to the next one."""
+
+    mass: Floats  # (k, m + 1) the remainder during a draw
+    seat: Ints  # (k,) the present seating
+    rows: Ints  # (m + 3,) the walk: rows[i] -cols[i]- rows[i+1] ...
+    cols: Ints  # (m + 3,)
+    row_at: Ints  # (k,) index of a bin in the walk, or -1
+    col_at: Ints  # (m + 1,) index of a column in the walk, or -1
+
+
 class Urn(NamedTuple):
-    """The bins and the first seating, made by ``prepare``, and the work arrays of a draw.
+    """The bins and the first seating, made by ``prepare``.
 
     k bins, n items, m positions; column m is the slack of the bins. If x has fewer than n rows, all remaining items
     share its last one; a bin has an interval of them beside its own list of members.
@@ -54,12 +65,7 @@ class Urn(NamedTuple):
     first: Ints  # (k,) the first seating: the column of every bin
     list: Ints  # (m,) the same, as the bin of every column
     weight: Floats  # (1,) of the first seating
-    mass: Floats  # (k, m + 1) the remainder during a draw
-    seat: Ints  # (k,) the present seating
-    rows: Ints  # (m + 3,) the walk: rows[i] -cols[i]- rows[i+1] ...
-    cols: Ints  # (m + 3,)
-    row_at: Ints  # (k,) index of a bin in the walk, or -1
-    col_at: Ints  # (m + 1,) index of a column in the walk, or -1
+    work: DrawWork
 
 
 def make_urn(n: int, m: int) -> Urn:
@@ -76,12 +82,14 @@ def make_urn(n: int, m: int) -> Urn:
         first=np.zeros(k, np.int64),
         list=np.zeros(m, np.int64),
         weight=np.zeros(1),
-        mass=np.zeros((k, m + 1)),
-        seat=np.zeros(k, np.int64),
-        rows=np.zeros(m + 3, np.int64),
-        cols=np.zeros(m + 3, np.int64),
-        row_at=np.full(k, -1),
-        col_at=np.full(m + 1, -1),
+        work=DrawWork(
+            mass=np.zeros((k, m + 1)),
+            seat=np.zeros(k, np.int64),
+            rows=np.zeros(m + 3, np.int64),
+            cols=np.zeros(m + 3, np.int64),
+            row_at=np.full(k, -1),
+            col_at=np.full(m + 1, -1),
+        ),
     )
 
 
@@ -262,7 +270,7 @@ def draw(x: Floats, rng: Any, urn: Urn, ranking: Ints) -> None:
 def draw_remainder(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
     """Draw from what remains after the first seating: peel further seatings, then round the rest."""
     k, m = urn.bins[0], ranking.size
-    mass, seat = urn.mass, urn.seat
+    mass, seat = urn.work.mass, urn.work.seat
     for b in range(k):
         for c in range(m + 1):
             mass[b, c] = urn.packed[b, c]
@@ -293,7 +301,7 @@ def subtract_seating(left: float, weight: float, k: int, mass: Floats, seat: Int
 def round_columns(x: Floats, rng: np.random.Generator, urn: Urn, ranking: Ints) -> None:
     """Choose the item of one column after the other by dependent rounding."""
     m = ranking.size
-    mass = urn.mass
+    mass = urn.work.mass
     for j in range(m):
         winner = 0
         while mass[winner, j] <= TINY and winner + 1 < urn.bins[0]:
@@ -331,7 +339,7 @@ def member(x: Floats, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int
 @inner_kernel
 def round_pair(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> int:
     """Shift mass between bins a and b until one of them has none in column j; return the other."""
-    mass = urn.mass
+    mass = urn.work.mass
     while True:
         c, most = -1, TINY
         for k in range(j + 1, mass.shape[1]):
@@ -358,7 +366,7 @@ def round_pair(a: int, b: int, j: int, rng: np.random.Generator, urn: Urn) -> in
 @inner_kernel
 def shift_around_cycle(a: int, j: int, rng: np.random.Generator, urn: Urn) -> None:
     """Shift mass around the cycle that a walk from bin a through column j ends in."""
-    mass, rows, cols = urn.mass, urn.rows, urn.cols
+    mass, rows, cols = urn.work.mass, urn.work.rows, urn.work.cols
     lo, hi = walk(a, j, urn)
     if lo == hi:
         drop_rounding_error(hi, urn)
@@ -377,7 +385,7 @@ def shift_around_cycle(a: int, j: int, rng: np.random.Generator, urn: Urn) -> No
 @inner_kernel
 def drop_rounding_error(length: int, urn: Urn) -> None:
     """Set the smallest entry on a walk without a cycle to zero: it was left by rounding."""
-    mass, rows, cols = urn.mass, urn.rows, urn.cols
+    mass, rows, cols = urn.work.mass, urn.work.rows, urn.work.cols
     row, col = rows[0], cols[0]
     for k in range(length):
         if mass[rows[k], cols[k]] < mass[row, col]:
@@ -395,32 +403,32 @@ def walk(row: int, col: int, urn: Urn) -> tuple[int, int]:
     rows[hi] = rows[lo]. Every row and column with such an entry has a second one, since its total is a multiple of that
     of a full row; if rounding hides it, lo = hi.
     """
-    rows, cols = urn.rows, urn.cols
+    rows, cols = urn.work.rows, urn.work.cols
     first, length, lo = col, 0, -1
     rows[0] = row
-    urn.row_at[row] = 0
+    urn.work.row_at[row] = 0
     while lo < 0:
         cols[length] = col
-        urn.col_at[col] = length
+        urn.work.col_at[col] = length
         row = other_row(row, col, first, urn)
         length += 1
         rows[length] = row
         if row < 0:
             lo = length
-        elif urn.row_at[row] >= 0:
-            lo = urn.row_at[row]
+        elif urn.work.row_at[row] >= 0:
+            lo = urn.work.row_at[row]
         else:
-            urn.row_at[row] = length
-            col = other_column(row, col, first, urn.mass)
-            if urn.col_at[col] >= 0:
-                lo = urn.col_at[col] + 1
+            urn.work.row_at[row] = length
+            col = other_column(row, col, first, urn.work.mass)
+            if urn.work.col_at[col] >= 0:
+                lo = urn.work.col_at[col] + 1
                 cols[length] = col
                 length += 1
                 rows[length] = rows[lo]
     for k in range(length):
-        urn.row_at[rows[k]] = -1
-    for j in range(first, urn.col_at.size):
-        urn.col_at[j] = -1
+        urn.work.row_at[rows[k]] = -1
+    for j in range(first, urn.work.col_at.size):
+        urn.work.col_at[j] = -1
     return lo, length
 
 
@@ -428,7 +436,7 @@ def walk(row: int, col: int, urn: Urn) -> tuple[int, int]:
 def other_row(unlike: int, j: int, first: int, urn: Urn) -> int:
     """Return a row other than ``unlike`` with entries in column j and in another one from ``first`` on; -1 if none."""
     for b in range(urn.bins[0]):
-        if b != unlike and urn.mass[b, j] > TINY and other_column(b, j, first, urn.mass) >= 0:
+        if b != unlike and urn.work.mass[b, j] > TINY and other_column(b, j, first, urn.work.mass) >= 0:
             return b
     return -1
 

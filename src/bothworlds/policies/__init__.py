@@ -142,15 +142,11 @@ def policy(name: str, **settings: Any) -> Policy:
 
 
 class Description(NamedTuple):
-    """A policy in one sentence, what it requires, its settings with their defaults, and whether it is additive.
-
-    The state of an additive policy can be computed from sums over events, which the service requires.
-    """
+    """A policy in one sentence, what it requires, and its settings with their defaults."""
 
     sentence: str
     needs: tuple[str, ...]
     settings: dict[str, Any]
-    additive: bool
 
 
 def describe(name: str) -> Description:
@@ -160,8 +156,7 @@ def describe(name: str) -> Description:
     ()
     """
     known = _registered()[name]
-    additive = getattr(known, "resumed", Policy.resumed) is not Policy.resumed
-    return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known), additive)
+    return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known))
 
 
 def resolve(given: str | Policy) -> Policy:

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Block, Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, resume_leader
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl
 from .base import CompiledPolicy
-from .ftrl_va import add_losses, leader_predictions, predicted_loss, spread_of
-from .gibbs_ts import RESUMED_SWEEPS, start_at_fit, stream_of_counts, sweep
-from .mixture import Mixture
+from .ftrl_va import add_losses, predicted_loss
+from .gibbs_ts import sweep
 from .parts.change_detector import LEAVES as DETECTOR_LEAVES
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
 from .parts.counts import LEAVES as COUNTS_LEAVES
-from .parts.counts import Counts, make_counts, record, remembered
-from .parts.ledgers import check_blocks
+from .parts.counts import Counts, make_counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.regime_memory import LEAVES as REGIME_LEAVES
 from .parts.regime_memory import RegimeMemory, keep_counts, make_regime_memory, recall_regime
 from .parts.samplers import beta
 from .parts.settings import number, whole
-from .predictions import Predictions
 
 __all__ = ["AllWeather"]
 
@@ -58,6 +55,11 @@ class Plan(NamedTuple):
     sweeps: int
 
 
+class SamplerWork(NamedTuple):
+    sums: Floats  # (3, n_positions)
+    placement: PlacementWork  # its scores are drawn click probabilities of the pairs
+
+
 class Sampler(NamedTuple):
     """S: a Gibbs sampler of attraction and examination, and the best lists of its latest samples."""
 
@@ -69,9 +71,7 @@ class Sampler(NamedTuple):
     oldest: Ints  # (1,) the list that is replaced next
     due: Ints  # (1,) rounds until then
     items: Ints  # (n_items,) all items: the chain contains every one
-    sums: Floats  # (3, n_positions) work
-    rates: Floats  # (n_items, n_positions) work: drawn click probabilities of the pairs
-    placement: PlacementWork
+    work: SamplerWork
 
 
 class Comparison(NamedTuple):
@@ -268,58 +268,6 @@ class AllWeather(CompiledPolicy):
         """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
         return state.marginals
 
-    @property
-    def needs_blocks(self) -> bool:
-        return True
-
-    def resumed(self, ledger: Ledger) -> State:
-        r"""Return the state after the events that the ledger sums up.
-
-        Predictions stay in force for many events there. Of an event without predictions, A adds
-        :math:`[\text{shown}] (1 - \text{click}) / p` to its losses and 4/w to R, and the comparison predicts a loss of
-        1/2 everywhere. All of this is unbiased. The chain of S starts at the maximum-likelihood fit, and all of its
-        lists are new. It has no earlier habits to recall: the sums do not tell them apart.
-        """
-        state = self.start(Shape(*ledger.shown.shape))
-        if not ledger.rounds:
-            return state
-        check_blocks(ledger, self.label)
-        known = remembered(ledger, None, 1.0)
-        counts = state.counts
-        counts.shown[:], counts.clicked[:] = known.shown, known.clicked
-        counts.rounds[0], counts.learned[0] = known.rounds, ledger.rounds
-        state.loss[:] = ledger.loss
-        state.spread[0] = spread_of(ledger)
-        resume_leader(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
-        compared = [block for block in ledger.blocks if block.start >= ledger.compared_at]
-        state.comparison.difference[0] = sum(block.difference for block in compared)
-        state.comparison.variance[0] += sum(max(0.0, block.variance) for block in compared)
-        state.comparison.began[0] = ledger.rounds - sum(block.rounds for block in compared)
-        state.comparison.wake[0] = ledger.wake
-        state = state._replace(sampler=state.sampler._replace(stream=stream_of_counts(counts)))
-        if ledger.rounds >= ledger.wake:
-            start_at_fit(counts, state.sampler.attraction, state.sampler.examination)
-            resume(state, RESUMED_SWEEPS)
-        mix_once(state)
-        return state
-
-    def mixture(self, state: State) -> Mixture | None:
-        """Return A and S with the share of A; None while A plays alone."""
-        w = float(state.weight[0])
-        if w == 1.0:
-            return None
-        tilt = state.comparison.played[0] * (state.sampler.marginals - state.leading.marginals)
-        return Mixture(w, tilt, 1.0 / state.plan.share)
-
-    def predictions(self, state: State) -> Predictions:
-        """Return the losses that A subtracts from now on, predicted from clicks since the last change."""
-        return leader_predictions(state.counts, state.leading.marginals, float(state.weight[0]), state.spread[0])
-
-    def leader_plays_alone(self, blocks: Sequence[Block]) -> bool:
-        """Return whether A is so far ahead in these blocks, those of a comparison, that S has to sleep."""
-        variance = self.grace + sum(max(0.0, block.variance) for block in blocks)
-        return sum(block.difference for block in blocks) >= self.width * math.sqrt(variance)
-
 
 def make_sampler(n: int, m: int, pool: int) -> Sampler:
     """Return a sampler that has learned nothing and has no lists yet."""
@@ -332,9 +280,7 @@ def make_sampler(n: int, m: int, pool: int) -> Sampler:
         oldest=np.zeros(1, np.int64),
         due=np.zeros(1, np.int64),
         items=np.arange(n),
-        sums=np.zeros((3, m)),
-        rates=np.zeros((n, m)),
-        placement=make_placement_work(n, m),
+        work=SamplerWork(np.zeros((3, m)), make_placement_work(n, m)),
     )
 
 
@@ -479,17 +425,16 @@ def renew_list(state: State) -> None:
     """
     sampler, counts = state.sampler, state.counts
     pool, m = sampler.lists.shape
-    for _ in range(state.plan.sweeps):
-        sweep(counts, sampler.items, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+    run_sweeps(counts, sampler, state.plan.sweeps)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] = 0.0
     newest = sampler.lists[sampler.oldest[0]]
     if state.doubt[0] == 1:
         draw_rates(counts, sampler)
-        place_best(sampler.rates, sampler.stream, newest, sampler.placement)
+        place_best(sampler.work.placement.scores, sampler.stream, newest, sampler.work.placement)
     else:
-        place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.placement)
+        place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.work.placement)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
@@ -498,12 +443,19 @@ def renew_list(state: State) -> None:
     sampler.due[0] = max(1 + n // 25, min(max(4, pairs // 16), age // 64))
 
 
+@inner_kernel
+def run_sweeps(counts: Counts, sampler: Sampler, sweeps: int) -> None:
+    """Continue the chain."""
+    stream, sums = sampler.stream, sampler.work.sums
+    for _ in range(sweeps):
+        sweep(counts, sampler.items, PRIOR, stream, sampler.attraction, sampler.examination, sums)
+
+
 @kernel
 def resume(state: State, sweeps: int) -> None:
     """Draw all lists of S from the counts, and set the share of A, as if the last round had just been learned."""
     sampler, comparison, t = state.sampler, state.comparison, state.counts.learned[0]
-    for _ in range(sweeps):
-        sweep(state.counts, sampler.items, PRIOR, sampler.stream, sampler.attraction, sampler.examination, sampler.sums)
+    run_sweeps(state.counts, sampler, sweeps)
     state.doubt[0] = 1 if is_not_a_product(state.counts, sampler) else 0
     for _ in range(sampler.lists.shape[0]):
         renew_list(state)
@@ -554,11 +506,12 @@ def mix(state: State) -> None:
 def draw_rates(counts: Counts, sampler: Sampler) -> None:
     """Draw the click probability of every pair, given its own clicks and the product form as its prior mean."""
     n, m = counts.shown.shape
+    rates = sampler.work.placement.scores
     for i in range(n):
         for j in range(m):
             clicked, missed = counts.clicked[i, j], counts.shown[i, j] - counts.clicked[i, j]
             mean = product_rate(sampler, i, j)
-            sampler.rates[i, j] = beta(sampler.stream, clicked + PAIR_PRIOR * mean, missed + PAIR_PRIOR * (1.0 - mean))
+            rates[i, j] = beta(sampler.stream, clicked + PAIR_PRIOR * mean, missed + PAIR_PRIOR * (1.0 - mean))
 
 
 @inner_kernel

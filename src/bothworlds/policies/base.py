@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import NO_NOTE, Decision, Ledger, Shape, check_shape, decide, is_compiled, learn, note
+from ..core import NO_NOTE, Decision, Shape, check_shape, copy_state, decide, is_compiled, learn, note
 from ..worlds import examination_of
 
 if TYPE_CHECKING:
-    from .mixture import Mixture
-    from .predictions import Predictions
+    pass
 
 __all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_feedback", "configured_for"]
 
@@ -102,36 +101,12 @@ class Policy(ABC):
         """
         return np.array([self.decide(state, rng).ranking for _ in range(count)])
 
-    def mixture(self, state: Any) -> Mixture | None:
-        """Return the two learners that the policy mixes and compares in the service; None if it does not."""
-        return None
-
-    def predictions(self, state: Any) -> Predictions | None:
-        """Return the losses that its leader subtracts from now on; None if the policy does not predict losses.
-
-        They are used where the state is computed from sums (``resumed``) and stay in force for many decisions.
-        """
-        return None
-
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Policy:
         """Return the policy for a subset: item ``items[i]`` becomes item i, position ``positions[j]`` position j.
 
         Returns the policy itself unless its settings refer to items or positions.
         """
         return self
-
-    @property
-    def needs_blocks(self) -> bool:
-        """Whether ``resumed`` needs the blocks of a ledger, because the policy forgets old events."""
-        return False
-
-    def resumed(self, ledger: Ledger) -> Any:
-        """Return the state after the events that the ledger sums up; raises ValueError if sums are not sufficient.
-
-        A policy implements this if its state does not depend on the order of events, or on their times only. Feedback
-        may then be summed in any order and in any process, and the state is computed from the sums.
-        """
-        raise ValueError(f"the state of {self.label} depends on the order of events and cannot be computed from sums")
 
     @property
     def label(self) -> str:
@@ -163,8 +138,10 @@ class Policy(ABC):
 class CompiledPolicy(Policy):
     """A policy whose state is a NamedTuple with two kernels registered for its class.
 
-    The first field of the state is ``shape``, a :class:`~bothworlds.core.Shape`. The same kernels run in the compiled
-    loop of ``play`` and in ``decide`` and ``learn`` of this class.
+    The first field of the state is ``shape``, a :class:`~bothworlds.core.Shape`. Arrays whose contents carry nothing
+    from one call to the next are in a field ``work``, of the state or of a part of it; ``decide`` writes to no others,
+    and they are not saved. The same kernels run in the compiled loop of ``play`` and in ``decide`` and ``learn`` of
+    this class.
     """
 
     needs_propensity: ClassVar[bool] = False
@@ -172,7 +149,7 @@ class CompiledPolicy(Policy):
     def init(self, n_items: int, n_positions: int) -> Any:
         """Return the initial state; raises ValueError for an impossible shape."""
         check_needs(self)
-        return self.start(check_shape(n_items, n_positions))
+        return copy_state(self.start(check_shape(n_items, n_positions)))
 
     @abstractmethod
     def start(self, shape: Shape) -> Any:
@@ -207,6 +184,8 @@ class CompiledPolicy(Policy):
                 if not np.any(learned):
                     return state
                 ranking = np.where(learned, ranking, -1)
+            if not set(ranking.tolist()).isdisjoint(absent.tolist()):
+                raise ValueError(f"decision.absent has items that were shown; got {absent} for {decision.ranking}")
         elif noted.size not in (0, self.note_size(state.shape)):
             raise ValueError(f"decision.note must have {self.note_size(state.shape)} entries; got {noted.size}")
         learn(state, ranking, propensity, rewards, noted, absent)

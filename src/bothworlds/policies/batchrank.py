@@ -18,6 +18,12 @@ from .parts.settings import Planning, number
 __all__ = ["BatchRank"]
 
 
+class Work(NamedTuple):
+    upper: Floats  # (n,)
+    lower: Floats  # (n,)
+    swaps: Ints  # (2, m)
+
+
 class State(NamedTuple):
     """A batch is a block: its items in ``blocks``, its positions as far as those places are on the page.
 
@@ -33,9 +39,7 @@ class State(NamedTuple):
     shown: Ints  # (n,) of the batch
     stage: Ints  # (n,) of the batch
     clicked: Floats  # (n,) clicks on every item in this stage
-    upper: Floats  # (n,) work
-    lower: Floats  # (n,) work
-    swaps: Ints  # (2, m) work
+    work: Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +116,7 @@ class BatchRank(Planning):
             shown=np.zeros(n, np.int64),
             stage=np.zeros(n, np.int64),
             clicked=np.zeros(n),
-            upper=np.zeros(n),
-            lower=np.zeros(n),
-            swaps=np.zeros((2, m), np.int64),
+            work=Work(np.zeros(n), np.zeros(n), np.zeros((2, m), np.int64)),
         )
         state.due[0] = n
         return state
@@ -135,7 +137,7 @@ def show(state: State, a: int, e: int, rng: np.random.Generator, ranking: Ints, 
     order, place, due = state.blocks.order, state.blocks.place, state.due[a]
     end = min(e, ranking.size)
     length, size = end - a, e - a
-    others, shuffled = state.swaps[0], state.swaps[1]
+    others, shuffled = state.work.swaps[0], state.work.swaps[1]
     for p in range(a + due, end):
         others[p] = p + int(rng.random() * (e - p))
         order[p], order[others[p]] = order[others[p]], order[p]
@@ -189,7 +191,7 @@ def collect(state: State, b: int, ranking: Ints, clicks: Floats) -> None:
 @inner_kernel
 def end_stage(state: State, b: int, log_horizon: float) -> None:
     """Split the batch, or drop items that cannot get on the page and begin the next stage."""
-    blocks, upper, lower = state.blocks, state.upper, state.lower
+    blocks, upper, lower = state.blocks, state.work.upper, state.work.lower
     order, a, e = blocks.order, blocks.first[b], blocks.first[b + 1]
     end, shown = min(e, state.shape.n_positions), float(state.shown[a])
     level = log_horizon + state.loglog * math.log(log_horizon)

@@ -29,7 +29,7 @@ class State(NamedTuple):
     begun: Ints  # (1,) 0 before there is a first list
     wins: NDArray[np.int32]  # (n, n) wins[i, j]: i was clicked and j was not, when the two were compared
     stream: Stream
-    swaps: Ints  # (m,) work
+    work: Ints  # (m,) exchanges of a draw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class BubbleRank(Planning):
             begun=np.array([0 if self.initial is None else 1]),
             wins=np.zeros((n, n), np.int32),
             stream=make_stream(n, m),
-            swaps=np.zeros(m, np.int64),
+            work=np.zeros(m, np.int64),
         )
         state.place[state.base] = np.arange(n)
         return state
@@ -168,7 +168,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 @inner_kernel
 def draw_uniform(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     """Draw a uniformly random list; ``base`` is not changed."""
-    base, swaps, n = state.base, state.swaps, state.base.size
+    base, swaps, n = state.base, state.work, state.base.size
     for j in range(ranking.size):
         swaps[j] = j + int(rng.random() * (n - j))
         base[j], base[swaps[j]] = base[swaps[j]], base[j]
@@ -214,7 +214,7 @@ def parity(state: State) -> int:
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
     base, m = state.base, ranking.size
-    first = int(note[0]) if note.size > 0 else parity(state)
+    first = int(note[0] == 1.0) if note.size > 0 else parity(state)  # a note of a log may be any number
     if new_epoch(state.epochs):
         restart(state)
         return

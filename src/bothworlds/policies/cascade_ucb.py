@@ -12,7 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 from .parts.examined_counts import LEAVES, ExaminedCounts, make_examined_counts, record_to_first_click
-from .parts.placement import place_largest
+from .parts.placement import RankWork, make_rank_work, place_largest
 from .parts.settings import number
 
 __all__ = ["CascadeUcb"]
@@ -22,8 +22,7 @@ class State(NamedTuple):
     shape: Shape
     width: float
     counts: ExaminedCounts
-    bounds: Floats  # (n_items,) work
-    order: Ints  # (n_items,) work
+    work: RankWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ class CascadeUcb(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items
-        return State(shape, float(self.width), make_examined_counts(n), np.zeros(n), np.zeros(n, np.int64))
+        return State(shape, float(self.width), make_examined_counts(n), make_rank_work(n))
 
 
 @decides(State)
@@ -85,10 +84,10 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     examined, clicked = state.counts.examined, state.counts.clicked
     bonus = state.width * math.log(max(1.0, state.counts.rounds[0]))
     for i in range(examined.size):
-        state.bounds[i] = math.inf
+        state.work.score[i] = math.inf
         if examined[i] > 0.0:
-            state.bounds[i] = clicked[i] / examined[i] + math.sqrt(bonus / examined[i])
-    place_largest(state.bounds, state.order, rng, ranking, propensity)
+            state.work.score[i] = clicked[i] / examined[i] + math.sqrt(bonus / examined[i])
+    place_largest(state.work, rng, ranking, propensity)
 
 
 @learns(State)

@@ -12,7 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 from .parts.examined_counts import LEAVES, ExaminedCounts, make_examined_counts, record_to_first_click
-from .parts.placement import place_largest
+from .parts.placement import RankWork, make_rank_work, place_largest
 from .parts.settings import number
 
 __all__ = ["CascadeUcbV"]
@@ -22,8 +22,7 @@ class State(NamedTuple):
     shape: Shape
     zeta: float
     counts: ExaminedCounts
-    bounds: Floats  # (n_items,) work
-    order: Ints  # (n_items,) work
+    work: RankWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ class CascadeUcbV(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items
-        return State(shape, float(self.zeta), make_examined_counts(n), np.zeros(n), np.zeros(n, np.int64))
+        return State(shape, float(self.zeta), make_examined_counts(n), make_rank_work(n))
 
 
 @decides(State)
@@ -86,11 +85,11 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     examined, clicked = state.counts.examined, state.counts.clicked
     level = state.zeta * math.log(max(1.0, state.counts.rounds[0]))
     for i in range(examined.size):
-        state.bounds[i] = math.inf
+        state.work.score[i] = math.inf
         if examined[i] > 0.0:
             a = clicked[i] / examined[i]
-            state.bounds[i] = a + math.sqrt(2.0 * a * (1.0 - a) * level / examined[i]) + 3.0 * level / examined[i]
-    place_largest(state.bounds, state.order, rng, ranking, propensity)
+            state.work.score[i] = a + math.sqrt(2.0 * a * (1.0 - a) * level / examined[i]) + 3.0 * level / examined[i]
+    place_largest(state.work, rng, ranking, propensity)
 
 
 @learns(State)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_best
@@ -22,8 +22,7 @@ class State(NamedTuple):
     shape: Shape
     prior: float
     counts: Counts
-    sample: Floats  # (n_items, n_positions) work
-    placement: PlacementWork
+    work: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +69,7 @@ class CombTs(Forgetting):
     name = "comb-ts"
 
     def start(self, shape: Shape) -> State:
-        return State(shape, float(self.prior), self.counts(shape), np.zeros(shape), make_placement_work(*shape))
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        state: State = self.state_from_counts(ledger)
-        return state
+        return State(shape, float(self.prior), self.counts(shape), make_placement_work(*shape))
 
 
 @decides(State)
@@ -84,8 +78,8 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
             missed = max(0.0, shown[i, j] - clicked[i, j])
-            state.sample[i, j] = beta(rng, state.prior + clicked[i, j], state.prior + missed)
-    place_best(state.sample, rng, ranking, state.placement)
+            state.work.scores[i, j] = beta(rng, state.prior + clicked[i, j], state.prior + missed)
+    place_best(state.work.scores, rng, ranking, state.work)
     for j in range(ranking.size):
         propensity[j] = math.nan
 

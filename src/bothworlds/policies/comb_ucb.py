@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, lacking_list, record
@@ -25,8 +25,7 @@ class State(NamedTuple):
     width: float
     counts: Counts
     detector: ChangeDetector
-    bounds: Floats  # (n_items, n_positions) work
-    placement: PlacementWork
+    work: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +87,8 @@ class CombUcb(Detecting):
             width=float(self.width),
             counts=self.counts(shape),
             detector=self.detector(shape),
-            bounds=np.zeros(shape),
-            placement=make_placement_work(*shape),
+            work=make_placement_work(*shape),
         )
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        state: State = self.state_from_counts(ledger)
-        return state
 
 
 @decides(State)
@@ -106,13 +99,13 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
         propensity[j] = 1.0 / lacking if lacking > 0 else math.nan
     if lacking > 0:
         return
-    bonus = state.width * math.log(max(1.0, state.counts.rounds[0]))
+    bounds, bonus = state.work.scores, state.width * math.log(max(1.0, state.counts.rounds[0]))
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
-            state.bounds[i, j] = CEILING
+            bounds[i, j] = CEILING
             if shown[i, j] > 0.0:
-                state.bounds[i, j] = min(CEILING, clicked[i, j] / shown[i, j] + math.sqrt(bonus / shown[i, j]))
-    place_best(state.bounds, rng, ranking, state.placement)
+                bounds[i, j] = min(CEILING, clicked[i, j] / shown[i, j] + math.sqrt(bonus / shown[i, j]))
+    place_best(bounds, rng, ranking, state.work)
 
 
 @learns(State)

@@ -11,7 +11,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 from .parts.examined_counts import LEAVES, ExaminedCounts, kl_bounds, make_examined_counts, record_to_last_click
-from .parts.placement import place_largest
+from .parts.placement import RankWork, make_rank_work, place_largest
 
 __all__ = ["DcmUcb"]
 
@@ -19,8 +19,7 @@ __all__ = ["DcmUcb"]
 class State(NamedTuple):
     shape: Shape
     counts: ExaminedCounts
-    bounds: Floats  # (n_items,) work
-    order: Ints  # (n_items,) work
+    work: RankWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +66,13 @@ class DcmUcb(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         n = shape.n_items
-        return State(shape, make_examined_counts(n), np.zeros(n), np.zeros(n, np.int64))
+        return State(shape, make_examined_counts(n), make_rank_work(n))
 
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    kl_bounds(state.counts, state.bounds)
-    place_largest(state.bounds, state.order, rng, ranking, propensity)
+    kl_bounds(state.counts, state.work.score)
+    place_largest(state.work, rng, ranking, propensity)
 
 
 @learns(State)

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
@@ -75,11 +75,6 @@ class Fixed(CompiledPolicy):
             n, m = shape
             raise ValueError(f"ranking must be at least {m} item indices below {n}; got {ranking}")
         return State(shape, np.array(ranking[: shape.n_positions], np.int64))
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the initial state: this policy learns nothing."""
-        state: State = self.init(*ledger.loss.shape)
-        return state
 
     def part(self, items: NDArray[np.int64], positions: NDArray[np.int64]) -> Fixed:
         """Return the policy for a subset; items that are not on the list follow in their order."""

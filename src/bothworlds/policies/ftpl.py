@@ -8,14 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.epochs import Epochs, new_epoch
+from .parts.placement import PlacementWork, make_placement_work
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.settings import Restarting, number
 
 __all__ = ["Ftpl"]
+
+
+class Work(NamedTuple):
+    again: Ints  # (n_positions,)
+    draws: Floats  # (n_positions,)
+    placement: PlacementWork
 
 
 class State(NamedTuple):
@@ -25,13 +32,7 @@ class State(NamedTuple):
     loss: Floats  # (n_items, n_positions) cumulative loss estimates
     epochs: Epochs
     stream: Stream  # for redrawing
-    cost: Floats  # (n_items, n_positions) from here on work
-    again: Ints  # (n_positions,)
-    draws: Floats  # (n_positions,)
-    price: Floats  # (n_items,)
-    distance: Floats  # (n_items,)
-    potential: Floats  # (n_positions,)
-    links: Ints  # (3, n_items)
+    work: Work
 
 
 @dataclass(frozen=True)
@@ -99,21 +100,8 @@ class Ftpl(Restarting):
             loss=np.zeros((n, m)),
             epochs=self.epochs(),
             stream=make_stream(n, m),
-            cost=np.zeros((n, m)),
-            again=np.zeros(m, np.int64),
-            draws=np.zeros(m),
-            price=np.zeros(n),
-            distance=np.zeros(n),
-            potential=np.zeros(m),
-            links=np.zeros((3, n), np.int64),
+            work=Work(np.zeros(m, np.int64), np.zeros(m), make_placement_work(n, m)),
         )
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events of the ledger, whose losses were weighted with known probabilities."""
-        state: State = self.init(*ledger.loss.shape)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        state.loss[:] = ledger.loss
-        return state
 
 
 @decides(State)
@@ -128,19 +116,19 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     absorb(state.stream, ranking)
     redraw(state, ranking, clicks)
     for j in range(ranking.size):
-        state.loss[ranking[j], j] += (1.0 - clicks[j]) * state.draws[j]
+        state.loss[ranking[j], j] += (1.0 - clicks[j]) * state.work.draws[j]
     if new_epoch(state.epochs):
         state.loss[:] = 0.0
 
 
 @inner_kernel
 def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
-    n, m = state.shape
+    (n, m), work = state.shape, state.work.placement
     scale = math.sqrt(state.epochs.rounds[0] + 1.0) / state.rate
     for i in range(n):
         for j in range(m):
-            state.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(uniform(source)))
-    assign(state.cost, ranking, state.price, state.distance, state.potential, state.links)
+            work.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(uniform(source)))
+    assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
 
 
 @inner_kernel
@@ -150,13 +138,13 @@ def redraw(state: State, ranking: Ints, clicks: Floats) -> None:
     cap = math.ceil(state.cap * math.sqrt(n * m * (state.epochs.rounds[0] + 1.0)))
     waiting = 0
     for j in range(m):
-        state.draws[j] = cap  # clicked positions have no loss
+        state.work.draws[j] = cap  # clicked positions have no loss
         waiting += clicks[j] < 1.0
     for k in range(1, cap):
         if waiting == 0:
             return
-        perturbed_leader(state, state.stream, state.again)
+        perturbed_leader(state, state.stream, state.work.again)
         for j in range(m):
-            if state.again[j] == ranking[j] and state.draws[j] == cap and clicks[j] < 1.0:
-                state.draws[j] = k
+            if state.work.again[j] == ranking[j] and state.work.draws[j] == cap and clicks[j] < 1.0:
+                state.work.draws[j] = k
                 waiting -= 1

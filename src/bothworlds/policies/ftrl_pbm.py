@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ..core import Ledger, Shape
+from ..core import Shape
 from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Tsallis
 from ..kernels import kernel
@@ -92,7 +92,3 @@ class FtrlPbm(Leader):
 
     def rule(self, shape: Shape) -> Rule:
         return Rule(float(self.rate))
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        return self.with_leader(self.state_from_sums(ledger))

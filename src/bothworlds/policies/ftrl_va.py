@@ -9,16 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape
+from ..core import Shape
 from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints, inline_kernel, inner_kernel
 from .parts.counts import Counts, make_counts, record
 from .parts.leader import Leader, State, leader_rule
-from .predictions import LEAST_ERROR, Predictions
 
-__all__ = ["FtrlVa", "add_losses", "leader_predictions", "predicted_loss", "spread_of"]
+__all__ = ["FtrlVa", "add_losses", "predicted_loss"]
 
+LEAST_ERROR = 0.1  # what a round adds to R at least, times the share of the leader
 CAP = 4.0  # a prediction is at most p sqrt(R) / (4 sqrt(x))
 MARGIN = 2.0  # predictions for many decisions are this much smaller, since x changes while they are in force
 
@@ -157,42 +157,3 @@ class FtrlVa(Leader):
 
     def rule(self, shape: Shape) -> Rule:
         return Rule(np.ones(1), make_counts(*shape))
-
-    @property
-    def needs_blocks(self) -> bool:
-        return True  # they have the errors of predictions
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up.
-
-        Predictions stay in force for many events there, and their errors are those of b' instead of b. Events without
-        predictions count as errors of 1: then the leader is that of ``ftrl-pbm``.
-        """
-        state = self.state_from_sums(ledger)
-        if not ledger.rounds:
-            return state
-        counts: Counts = state.rule.counts
-        counts.shown[:], counts.clicked[:] = ledger.shown, ledger.clicked
-        counts.rounds[0], counts.learned[0] = ledger.rounds, ledger.rounds
-        state.rule.spread[0] = spread_of(ledger)
-        return self.with_leader(state)
-
-    def predictions(self, state: State) -> Predictions:
-        """Return the losses that the leader subtracts from now on."""
-        return leader_predictions(state.rule.counts, state.leading.marginals, 1.0, state.rule.spread[0])
-
-
-def spread_of(ledger: Ledger) -> float:
-    """Return R, the inverse square of the learning rate, after the events that a ledger sums up."""
-    return max(1.0, 4.0 * (ledger.rounds + 1) + sum(block.spread for block in ledger.blocks))
-
-
-def leader_predictions(counts: Counts, x: Floats, w: float, R: float) -> Predictions:
-    r"""Return the predictions of a leader with marginals x (n, m) and a share w, for many decisions.
-
-    While they are in force, other learners may come to show other pairs, but :math:`p \ge w x`. So the limit is
-    :math:`w \sqrt{xR} / 4`. What is used is at most half of it, so that w and x may become smaller.
-    """
-    expected = 1.0 - (counts.clicked + 0.5) / (counts.shown + 1.0)
-    limit = w * np.sqrt(x * R) / CAP
-    return Predictions(expected, np.minimum(expected, limit / MARGIN), limit, float(counts.rounds[0]))

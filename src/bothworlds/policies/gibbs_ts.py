@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..geometry.item_rows import Rows, add_row, fill_rows, make_rows, worth_sharing
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.rank_one.newton import make_workspace, newton
@@ -28,6 +28,13 @@ FIT_PRIOR = 0.1  # pseudo-clicks, in twice as many pseudo-impressions, of that f
 EDGE = 0.001  # the chain starts this far from 0 and 1
 
 
+class Work(NamedTuple):
+    items: Floats  # (n_items,) the copy of the chain that a decision continues, then draws of other items
+    positions: Floats  # (n_positions,)
+    sums: Floats  # (3, n_positions)
+    placement: PlacementWork
+
+
 class State(NamedTuple):
     shape: Shape
     prior: float
@@ -40,10 +47,7 @@ class State(NamedTuple):
     attraction: Floats  # (n_items,) state of the Markov chain, by place (``Rows``)
     examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
-    items: Floats  # (n_items,) work: the copy of the chain that a decision continues, then draws of other items
-    positions: Floats  # (n_positions,) work
-    sums: Floats  # (3, n_positions) work
-    placement: PlacementWork
+    work: Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,26 +131,14 @@ class GibbsTs(Detecting):
             attraction=np.full(n, 0.5),
             examination=np.full(m, 0.5),
             stream=make_stream(n, m),
-            items=np.zeros(n),
-            positions=np.zeros(m),
-            sums=np.zeros((3, m)),
-            placement=make_placement_work(n, m),
+            work=Work(np.zeros(n), np.zeros(m), np.zeros((3, m)), make_placement_work(n, m)),
         )
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return a state with the counts of the ledger, and a chain that depends on these counts alone.
-
-        The chain starts at the maximum-likelihood fit, where the posterior is, and runs for ``RESUMED_SWEEPS`` sweeps
-        with a random stream that is seeded by the counts. A chain that starts elsewhere needs the more sweeps, the
-        larger the counts.
-        """
-        return self.refreshed(self.state_from_counts(ledger))
 
     def refreshed(self, state: State) -> State:
         """Return the state with a chain that depends on its counts alone."""
         counts = state.counts
         if counts.learned[0]:
-            state = state._replace(stream=stream_of_counts(counts))
+            state.stream.words[:] = stream_of_counts(counts).words
             start_at_fit(counts, state.attraction, state.examination)
             if state.rows.own[0] == 0:
                 fill_rows(state.rows, np.asarray(counts.shown.any(axis=1)))
@@ -166,7 +158,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
     copy_chain(state)
     for j in range(ranking.size):
         propensity[j] = math.nan
-    run_sweeps(state, rng, state.items, state.positions)
+    run_sweeps(state, rng, state.work.items, state.work.positions)
     rank_drawn(state, rng, ranking)
 
 
@@ -199,9 +191,9 @@ def start_at_fit(counts: Counts, attraction: Floats, examination: Floats) -> Non
 def copy_chain(state: State) -> None:
     """Copy the chain to the work arrays, where a decision continues it."""
     for i in range(state.rows.own[0]):
-        state.items[i] = state.attraction[i]
-    for j in range(state.positions.size):
-        state.positions[j] = state.examination[j]
+        state.work.items[i] = state.attraction[i]
+    for j in range(state.work.positions.size):
+        state.work.positions[j] = state.examination[j]
 
 
 @kernel
@@ -209,19 +201,19 @@ def continue_chain(state: State, rng: np.random.Generator, rankings: Ints) -> No
     """Fill in the best list after each of several rounds of sweeps; the chain of the state is not changed."""
     copy_chain(state)
     for k in range(rankings.shape[0]):
-        run_sweeps(state, rng, state.items, state.positions)
+        run_sweeps(state, rng, state.work.items, state.work.positions)
         rank_drawn(state, rng, rankings[k])
 
 
 @inner_kernel
 def rank_drawn(state: State, rng: np.random.Generator, ranking: Ints) -> None:
     """Fill in the best list for the copy of the chain, with the items that were never shown."""
-    own, n, drawn = state.rows.own[0], state.items.size, 1.0
+    own, n, drawn = state.rows.own[0], state.work.items.size, 1.0
     others = min(ranking.size, n - own)
     for k in range(others):
         drawn *= (1.0 - rng.random()) ** (1.0 / (n - own - k))
-        state.items[own + k] = drawn
-    place_in_order(state.items[: own + others], state.positions, rng, ranking, state.placement)
+        state.work.items[own + k] = drawn
+    place_in_order(state.work.items[: own + others], state.work.positions, rng, ranking, state.work.placement)
     for j in range(ranking.size):
         ranking[j] = state.rows.item[ranking[j]] if ranking[j] < own else other_item(state.rows, ranking[:j], rng)
 
@@ -243,7 +235,7 @@ def run_chain(state: State, source: Any, attraction: Floats, examination: Floats
     """Run a number of sweeps."""
     items = state.rows.item[: state.rows.own[0]]
     for _ in range(sweeps):
-        sweep(state.counts, items, state.prior, source, attraction, examination, state.sums)
+        sweep(state.counts, items, state.prior, source, attraction, examination, state.work.sums)
 
 
 @inner_kernel

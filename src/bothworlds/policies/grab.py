@@ -23,6 +23,13 @@ __all__ = ["Grab"]
 BY_HORIZON, BY_LEADER = "log T", "log t"
 
 
+class Work(NamedTuple):
+    order: Ints  # (n_items,) positions by average, then the unused items
+    gains: Floats  # (n_items - 1,) of the neighbours
+    values: Floats  # (n_positions,)
+    placement: PlacementWork  # its scores are the averages
+
+
 class State(NamedTuple):
     shape: Shape
     by_leader: bool
@@ -34,11 +41,7 @@ class State(NamedTuple):
     led: Floats  # (1,) number of rounds in which the present leader was leader
     leaders: FrequentLists  # number of rounds in which each list was leader
     stream: Stream
-    averages: Floats  # (n_items, n_positions) work
-    order: Ints  # (n_items,) work: positions by average, then the unused items
-    gains: Floats  # (n_items - 1,) work: of the neighbours
-    values: Floats  # (n_positions,) work
-    placement: PlacementWork
+    work: Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +123,7 @@ class Grab(Forgetting):
             led=np.zeros(1),
             leaders=make_frequent_lists(),
             stream=make_stream(n, m),
-            averages=np.zeros((n, m)),
-            order=np.zeros(n, np.int64),
-            gains=np.zeros(n - 1),
-            values=np.zeros(m),
-            placement=make_placement_work(n, m),
+            work=Work(np.zeros(n, np.int64), np.zeros(n - 1), np.zeros(m), make_placement_work(n, m)),
         )
 
 
@@ -161,19 +160,19 @@ def update_leader(state: State, source: Any, leader: Ints) -> None:
     shown, clicked = state.counts.shown, state.counts.clicked
     for i in range(shown.shape[0]):
         for j in range(shown.shape[1]):
-            state.averages[i, j] = clicked[i, j] / shown[i, j] if shown[i, j] > 0.0 else 0.0
-    place_best(state.averages, source, leader, state.placement)
+            state.work.placement.scores[i, j] = clicked[i, j] / shown[i, j] if shown[i, j] > 0.0 else 0.0
+    place_best(state.work.placement.scores, source, leader, state.work.placement)
 
 
 @inner_kernel
 def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) -> None:
     """Replace the leader by the neighbour with the largest optimistic gain, if it is above 0."""
-    m, order, neighbours = ranking.size, state.order, state.placement.items
+    m, order, neighbours = ranking.size, state.work.order, state.work.placement.items
     _sort_positions(state, rng)
     _compute_gains(state)
-    sort_largest(state.gains, neighbours, 1, rng)
+    sort_largest(state.work.gains, neighbours, 1, rng)
     chosen = neighbours[0]
-    if state.gains[chosen] <= 0.0:
+    if state.work.gains[chosen] <= 0.0:
         return
     if chosen < m - 1:
         a, b = order[chosen], order[chosen + 1]
@@ -185,15 +184,15 @@ def _move_to_neighbour(state: State, rng: np.random.Generator, ranking: Ints) ->
 @inner_kernel
 def _sort_positions(state: State, rng: np.random.Generator) -> None:
     """Fill ``order`` with the positions in the order of the leader's averages, then the unused items."""
-    m, leader, order = state.leader.size, state.leader, state.order
-    used = state.placement.items
+    m, leader, order = state.leader.size, state.leader, state.work.order
+    used = state.work.placement.items
     for i in range(used.size):
         used[i] = 0
     for j in range(m):
         used[leader[j]] = 1
         n = state.counts.shown[leader[j], j]
-        state.values[j] = state.counts.clicked[leader[j], j] / n if n > 0.0 else 0.0
-    sort_largest(state.values, order, m, rng)
+        state.work.values[j] = state.counts.clicked[leader[j], j] / n if n > 0.0 else 0.0
+    sort_largest(state.work.values, order, m, rng)
     k = m
     for i in range(used.size):
         if used[i] == 0:
@@ -204,15 +203,15 @@ def _sort_positions(state: State, rng: np.random.Generator) -> None:
 @inner_kernel
 def _compute_gains(state: State) -> None:
     """Fill ``gains``: of exchanging the k-th and the next position, and of every unused item at the last position."""
-    m, leader, order, level = state.leader.size, state.leader, state.order, _level(state)
+    m, leader, order, level = state.leader.size, state.leader, state.work.order, _level(state)
     own = _upper(state, leader[order[0]], order[0], level)
     for k in range(m - 1):
         a, b = order[k], order[k + 1]
         next_own = _upper(state, leader[b], b, level)
-        state.gains[k] = _upper(state, leader[b], a, level) + _upper(state, leader[a], b, level) - own - next_own
+        state.work.gains[k] = _upper(state, leader[b], a, level) + _upper(state, leader[a], b, level) - own - next_own
         own = next_own
-    for k in range(m - 1, state.gains.size):
-        state.gains[k] = _upper(state, order[k + 1], order[m - 1], level) - own
+    for k in range(m - 1, state.work.gains.size):
+        state.work.gains[k] = _upper(state, order[k + 1], order[m - 1], level) - own
 
 
 @inner_kernel

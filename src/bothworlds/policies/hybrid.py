@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ..core import Ledger, Shape
+from ..core import Shape
 from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Hybrid as Regularizer
 from .parts.leader import Leader, State, leader_rule, weigh
@@ -93,7 +93,3 @@ class Hybrid(Leader):
     def rule(self, shape: Shape) -> Rule:
         # Stretching also subtracts a constant from every column of losses, which has no effect.
         return Rule(float(self.rate) * (2.0 if self.losses == "shifted" else 1.0), float(self.gamma))
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        return self.with_leader(self.state_from_sums(ledger))

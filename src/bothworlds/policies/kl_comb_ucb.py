@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from ..statistics.kl import kl_upper, round_level
 from .parts.counts import Counts, record
-from .parts.epochs import Epochs, go_forward, make_epochs, new_epoch
+from .parts.epochs import Epochs, make_epochs, new_epoch
 from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import ROUNDS, Forgetting, choice, whole
 
@@ -32,7 +32,7 @@ class State(NamedTuple):
     level: Floats  # (1,) at which the bounds were computed
     basis_shown: Floats  # (n_items, n_positions) counts from which the bounds were computed
     basis_clicked: Floats  # (n_items, n_positions)
-    placement: PlacementWork
+    work: PlacementWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class KlCombUcb(Forgetting):
             level=np.full(1, -1.0),
             basis_shown=np.zeros(shape),
             basis_clicked=np.zeros(shape),
-            placement=make_placement_work(*shape),
+            work=make_placement_work(*shape),
         )
 
     def refreshed(self, state: State) -> State:
@@ -107,18 +107,10 @@ class KlCombUcb(Forgetting):
             update_bounds(state)
         return state
 
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        state: State = self.state_from_counts(ledger)
-        go_forward(state.plan, ledger.rounds)
-        if ledger.rounds:
-            update_bounds(state)
-        return state
-
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    place_best(state.bounds, rng, ranking, state.placement)
+    place_best(state.bounds, rng, ranking, state.work)
     for j in range(ranking.size):
         propensity[j] = math.nan
 

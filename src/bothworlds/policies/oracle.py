@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core import Shape, decides, learns
 from ..geometry import best_ranking
 from ..kernels import Floats, Ints
-from ..worlds import ListWorld, World
+from ..worlds import World
 from ..worlds import resolve as resolve_world
 from .base import CompiledPolicy
 from .parts.settings import whole
@@ -108,7 +108,7 @@ def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
 def _best_pieces(world: World, rounds: int) -> Iterator[tuple[int, Ints]]:
     """Yield the ends of ranges of rounds in which users are the same, and their best lists."""
     world = world.honest
-    if not isinstance(world, ListWorld):
+    if world.has_table:
         for end, probabilities in world.pieces(0, rounds):
             yield end, best_ranking(probabilities)
         return

@@ -13,7 +13,7 @@ the others; ``" items"`` are indices of items. Everything else in a state follow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "NEW",
     "Page",
     "Part",
+    "absent_now",
     "check_parts",
     "grown",
     "has_parts",
@@ -89,7 +90,11 @@ def resized(policy: Policy, state: Any, items: ArrayLike, positions: ArrayLike) 
     """
     check_parts(policy)
     rows, columns = np.asarray(items, np.int64), np.asarray(positions, np.int64)
-    part = policy.part(rows, columns)
+    return _copied(policy.part(rows, columns), policy, state, rows, columns)
+
+
+def _copied(part: Policy, policy: Policy, state: Any, rows: Ints, columns: Ints) -> Part:
+    """Return a new state of the policy ``part`` with what was learned of these items and positions."""
     fresh = part.init(len(rows), len(columns))
     old, new = dict(leaves(state)), dict(leaves(fresh))
     for path, axes in learned_leaves(policy).items():
@@ -129,7 +134,11 @@ def grown(policy: Policy, state: Any, n_items: int, n_positions: int) -> Any:
     if (n, m) == (n_items, n_positions):
         return state
     rows = [*range(n), *[NEW] * (n_items - n)]
-    return resized(policy, state, rows, [*range(m), *[NEW] * (n_positions - m)]).state
+    if n_positions > m:
+        return resized(policy, state, rows, [*range(m), *[NEW] * (n_positions - m)]).state
+    check_parts(policy)
+    whole = policy.part(np.arange(n_items), np.arange(m))  # settings may refer to the items that are new
+    return _copied(whole, policy, state, np.array(rows), np.arange(m)).state
 
 
 class Page(NamedTuple):
@@ -184,5 +193,10 @@ def learn_page(policy: Policy, state: Any, decision: Decision, rewards: ArrayLik
     """
     n = state.shape.n_items
     if n > n_items:
-        decision = decision._replace(absent=np.concatenate([decision.absent, np.arange(n_items, n)]))
+        decision = decision._replace(absent=np.array(absent_now(decision.absent.tolist(), n_items, n)))
     return policy.learn(state, decision, rewards)
+
+
+def absent_now(absent: Sequence[int], n_then: int, n_now: int) -> Sequence[int]:
+    """Return the items that could not be shown when there were ``n_then`` items, among the present ones."""
+    return [*absent, *range(n_then, n_now)] if n_now > n_then else absent

@@ -23,6 +23,12 @@ ROOT_TWO = math.sqrt(2.0)
 MOST_EXAMINED = 0.999  # of a position after the first
 
 
+class Work(NamedTuple):
+    items: Floats  # (n_items,) the copy of the chain that a decision continues
+    positions: Floats  # (n_positions,)
+    placement: PlacementWork
+
+
 class State(NamedTuple):
     shape: Shape
     sweeps: int
@@ -34,9 +40,7 @@ class State(NamedTuple):
     proposed: Ints  # (1,) steps of the chain
     accepted: Ints  # (1,) of these
     stream: Stream
-    items: Floats  # (n_items,) work: the copy of the chain that a decision continues
-    positions: Floats  # (n_positions,) work
-    placement: PlacementWork
+    work: Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +121,7 @@ class PbMhb(Forgetting):
             proposed=np.zeros(1, np.int64),
             accepted=np.zeros(1, np.int64),
             stream=make_stream(n, m),
-            items=np.zeros(n),
-            positions=np.zeros(m),
-            placement=make_placement_work(n, m),
+            work=Work(np.zeros(n), np.zeros(m), make_placement_work(n, m)),
         )
 
     def refreshed(self, state: State) -> State:
@@ -133,13 +135,13 @@ class PbMhb(Forgetting):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    for i in range(state.items.size):
-        state.items[i] = state.attraction[i]
+    for i in range(state.work.items.size):
+        state.work.items[i] = state.attraction[i]
     for j in range(ranking.size):
-        state.positions[j] = state.examination[j]
+        state.work.positions[j] = state.examination[j]
         propensity[j] = math.nan
-    run_sweeps(state, rng, state.items, state.positions)
-    place_in_order(state.items, state.positions, rng, ranking, state.placement)
+    run_sweeps(state, rng, state.work.items, state.work.positions)
+    place_in_order(state.work.items, state.work.positions, rng, ranking, state.work.placement)
 
 
 @learns(State)

@@ -9,13 +9,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import EDGE, kl
 from .parts.counts import Counts, lacking_list, record
 from .parts.epochs import LEAVES as EPOCHS_LEAVES
 from .parts.epochs import Epochs, new_epoch
-from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
+from .parts.placement import RankWork, make_rank_work
+from .parts.position_based import KnownExamination, Positions, place
 from .parts.settings import Planning, number
 
 __all__ = ["PbmPie", "PieSettings", "explore_last", "forget_at_restart"]
@@ -28,7 +29,7 @@ class State(NamedTuple):
     counts: Counts
     epochs: Epochs
     positions: Positions
-    rank: RankWork
+    work: RankWork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +108,8 @@ class PbmPie(KnownExamination, PieSettings):
             counts=self.counts(shape),
             epochs=self.epochs(),
             positions=self.positions(shape),
-            rank=make_rank_work(shape.n_items),
+            work=make_rank_work(shape.n_items),
         )
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        state: State = self.state_from_counts(ledger)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        return state
 
 
 @decides(State)
@@ -125,7 +120,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
             propensity[j] = 1.0 / lacking
         return
     level = (1.0 + state.epsilon) * math.log(min(state.epochs.horizon[0], state.memory))
-    explore_last(state.counts, state.positions, level, state.rank, rng, ranking, propensity)
+    explore_last(state.counts, state.positions, level, state.work, rng, ranking, propensity)
 
 
 @learns(State)
@@ -151,21 +146,21 @@ def explore_last(
     counts: Counts,
     positions: Positions,
     level: float,
-    rank: RankWork,
+    work: RankWork,
     rng: np.random.Generator,
     ranking: Ints,
     propensity: Floats,
 ) -> None:
     """Fill in a ranking by the rule of PBM-PIE for a given examination, and its propensities."""
     n, m = counts.shown.shape
-    score, items, order = rank.score, rank.items, positions.order
+    score, items, order = work.score, work.items, positions.order
     for i in range(n):
         clicks, looks = 0.0, 0.0
         for j in range(m):
             clicks += counts.clicked[i, j]
             looks += positions.examination[j] * counts.shown[i, j]
         score[i] = clicks / looks if looks > 0.0 else math.inf
-    place(rank, order, rng, ranking)
+    place(work, order, rng, ranking)
     for k in range(m):
         propensity[order[k]] = 1.0 / _equals(score, score[items[k]])
     threshold, rivals, chosen, tied = score[items[m - 1]], 0, -1, False

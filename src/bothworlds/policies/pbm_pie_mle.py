@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .parts.counts import Counts, lacking_list, record
 from .parts.epochs import Epochs
-from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
+from .parts.placement import RankWork, make_rank_work
+from .parts.position_based import ExaminationFit, FittedExamination, fit_examination, refit
 from .pbm_pie import PieSettings, explore_last, forget_at_restart
 
 __all__ = ["PbmPieMle"]
@@ -25,7 +26,7 @@ class State(NamedTuple):
     counts: Counts
     epochs: Epochs
     fitted: ExaminationFit
-    rank: RankWork
+    work: RankWork
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,8 @@ class PbmPieMle(FittedExamination, PieSettings):
             counts=self.counts(shape),
             epochs=self.epochs(),
             fitted=self.fitted(shape),
-            rank=make_rank_work(shape.n_items),
+            work=make_rank_work(shape.n_items),
         )
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
-        state: State = self.state_from_counts(ledger)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        return self.refreshed(state)
 
     def refreshed(self, state: State) -> State:
         """Return the state with examination fitted to its counts."""
@@ -113,7 +108,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
             propensity[j] = 1.0 / lacking
         return
     level = (1.0 + state.epsilon) * math.log(min(state.epochs.horizon[0], state.memory))
-    explore_last(state.counts, state.fitted.positions, level, state.rank, rng, ranking, propensity)
+    explore_last(state.counts, state.fitted.positions, level, state.work, rng, ranking, propensity)
 
 
 @learns(State)

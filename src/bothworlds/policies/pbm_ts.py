@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, kernel
 from .parts.counts import Counts, record
-from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
+from .parts.placement import RankWork, make_rank_work
+from .parts.position_based import KnownExamination, Positions, place
 from .parts.posterior import draw, level_hats, put_hat
 
 __all__ = ["PbmTs"]
@@ -22,7 +23,7 @@ class State(NamedTuple):
     counts: Counts
     positions: Positions
     hats: Floats  # (n, 8) of the posterior of every item
-    rank: RankWork
+    work: RankWork
 
 
 @dataclass(frozen=True)
@@ -80,17 +81,13 @@ class PbmTs(KnownExamination):
         update_all_hats(state)
         return state
 
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        return self.refreshed(self.state_from_counts(ledger))
-
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     counts, examination = state.counts, state.positions.examination
     for i in range(state.shape.n_items):
-        state.rank.score[i] = draw(counts.shown[i], counts.clicked[i], examination, state.hats[i], rng)
-    place(state.rank, state.positions.order, rng, ranking)
+        state.work.score[i] = draw(counts.shown[i], counts.clicked[i], examination, state.hats[i], rng)
+    place(state.work, state.positions.order, rng, ranking)
     for j in range(ranking.size):
         propensity[j] = math.nan
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inline_kernel, inner_kernel
 from .parts.counts import Counts, record
 from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, sums_of
-from .parts.position_based import KnownExamination, Positions, RankWork, make_rank_work, place
+from .parts.placement import RankWork, make_rank_work
+from .parts.position_based import KnownExamination, Positions, place
 from .parts.settings import number
 
 __all__ = ["PbmUcb", "rank_by_upper_bounds"]
@@ -24,7 +25,7 @@ class State(NamedTuple):
     counts: Counts
     positions: Positions
     totals: ItemTotals
-    rank: RankWork
+    work: RankWork
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class PbmUcb(KnownExamination):
             counts=self.counts(shape),
             positions=self.positions(shape),
             totals=make_item_totals(shape.n_items, kept=kept),
-            rank=make_rank_work(shape.n_items),
+            work=make_rank_work(shape.n_items),
         )
 
     def refreshed(self, state: State) -> State:
@@ -95,14 +96,10 @@ class PbmUcb(KnownExamination):
             add_up_all(state.totals, state.counts, state.positions.examination)
         return state
 
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up."""
-        return self.refreshed(self.state_from_counts(ledger))
-
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    rank_by_upper_bounds(state.counts, state.positions, state.epsilon, state.totals, state.rank, rng, ranking)
+    rank_by_upper_bounds(state.counts, state.positions, state.epsilon, state.totals, state.work, rng, ranking)
     for j in range(ranking.size):
         propensity[j] = math.nan
 
@@ -120,20 +117,20 @@ def rank_by_upper_bounds(
     positions: Positions,
     epsilon: float,
     totals: ItemTotals,
-    rank: RankWork,
+    work: RankWork,
     rng: np.random.Generator,
     ranking: Ints,
 ) -> None:
     """Fill in a ranking by the rule of PBM-UCB for a given examination."""
     level = (1.0 + epsilon) * math.log(counts.rounds[0] + 1.0)
     if totals.kept:
-        for i in range(rank.score.size):
-            rank.score[i] = upper_bound(totals.clicks[i], totals.impressions[i], totals.looks[i], level)
+        for i in range(work.score.size):
+            work.score[i] = upper_bound(totals.clicks[i], totals.impressions[i], totals.looks[i], level)
     else:
-        for i in range(rank.score.size):
+        for i in range(work.score.size):
             clicks, impressions, looks = sums_of(counts, positions.examination, i)
-            rank.score[i] = upper_bound(clicks, impressions, looks, level)
-    place(rank, positions.order, rng, ranking)
+            work.score[i] = upper_bound(clicks, impressions, looks, level)
+    place(work, positions.order, rng, ranking)
 
 
 @inline_kernel

@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..geometry.item_rows import Rows, fill_rows, make_rows
 from ..kernels import Floats, Ints
 from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, lacking_list, record
 from .parts.cyclic_lists import all_complete, complete_lists, due_list, is_complete
 from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, weigh_again
-from .parts.position_based import ExaminationFit, FittedExamination, RankWork, fit_examination, make_rank_work, refit
+from .parts.placement import RankWork, make_rank_work
+from .parts.position_based import ExaminationFit, FittedExamination, fit_examination, refit
 from .parts.settings import Detecting, number
 from .pbm_ucb import rank_by_upper_bounds
 
@@ -30,7 +31,7 @@ class State(NamedTuple):
     fitted: ExaminationFit
     totals: ItemTotals
     complete: Rows  # the cyclic lists that are complete, if totals are kept; otherwise empty
-    rank: RankWork
+    work: RankWork
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,8 @@ class PbmUcbMle(FittedExamination, Detecting):
             fitted=self.fitted(shape),
             totals=make_item_totals(n, kept=kept),
             complete=make_rows(n if kept else 0, sharing=True),
-            rank=make_rank_work(n),
+            work=make_rank_work(n),
         )
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up, with examination fitted to all of them."""
-        return self.refreshed(self.state_from_counts(ledger))
 
     def refreshed(self, state: State) -> State:
         """Return the state with examination fitted to its counts, and their sums."""
@@ -128,7 +125,7 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
             propensity[j] = 1.0 / due
     else:
         positions = state.fitted.positions
-        rank_by_upper_bounds(state.counts, positions, state.epsilon, state.totals, state.rank, rng, ranking)
+        rank_by_upper_bounds(state.counts, positions, state.epsilon, state.totals, state.work, rng, ranking)
 
 
 @learns(State)

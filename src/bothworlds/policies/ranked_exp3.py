@@ -27,7 +27,7 @@ class State(NamedTuple):
     weights: Floats  # (n_positions, n_items) logarithms
     chances: Floats  # (n_positions, n_items) probabilities of the intended items
     stream: Stream
-    used: Ints  # (n_items,) work
+    work: Ints  # (n_items,) items used so far
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class RankedExp3(Planning):
             weights=np.zeros((m, n)),
             chances=np.full((m, n), 1.0 / n),
             stream=make_stream(n, m),
-            used=np.zeros(n, np.int64),
+            work=np.zeros(n, np.int64),
         )
 
 
@@ -112,7 +112,7 @@ def exploration(n: float, horizon: float) -> float:
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    used = state.used
+    used = state.work
     for i in range(used.size):
         used[i] = 0
     for j in range(ranking.size):

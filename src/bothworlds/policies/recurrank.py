@@ -34,7 +34,7 @@ class State(NamedTuple):
     shown: Ints  # (n,) times at the head of the node in this stage
     clicked: Floats  # (n,)
     stream: Stream
-    rate: Floats  # (n,) work
+    work: Floats  # (n,) click rates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class RecurRank(Planning):
             shown=np.zeros(n, np.int64),
             clicked=np.zeros(n),
             stream=make_stream(*shape),
-            rate=np.zeros(n),
+            work=np.zeros(n),
         )
         restart(state)
         return state
@@ -152,7 +152,7 @@ def show(state: State, a: int, e: int, rng: np.random.Generator, ranking: Ints, 
 @inner_kernel
 def show_unsorted(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     """Put an item that is due at the head, and random other items behind it."""
-    order, swaps, n = state.blocks.order, state.blocks.swaps, state.shape.n_items
+    order, swaps, n = state.blocks.order, state.blocks.work, state.shape.n_items
     due = state.due[0]
     for p in range(ranking.size):
         swaps[p] = (
@@ -200,7 +200,7 @@ def take_turn(state: State, a: int, i: int, click: float) -> None:
 @inner_kernel
 def end_stage(state: State, b: int) -> None:
     """Sort the node by click rate, drop items that are too far behind, split it at gaps."""
-    blocks, order, rate = state.blocks, state.blocks.order, state.rate
+    blocks, order, rate = state.blocks, state.blocks.order, state.work
     a, e, stage = blocks.first[b], blocks.first[b + 1], state.stage[blocks.first[b]]
     end, gap = min(e, state.shape.n_positions), 2.0 * 0.5**stage
     for q in range(a, e):

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns, notes
-from ..kernels import Floats, Ints, inner_kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from .parts.blocks import Blocks, arrange, draw_list, make_blocks, note_sizes, one_block
 from .parts.duels import Duels, forget_duels, make_duels, record_duels
+from .parts.epochs import LEAVES as EPOCHS_LEAVES
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Planning, number
 
 __all__ = ["TopRank"]
 
 PEELING = 4.0 * math.sqrt(2.0 / math.pi) / math.erf(math.sqrt(2.0))  # 3.34, the constant of the confidence bound
+
+
+class Work(NamedTuple):
+    behind: Ints  # (n,)
+    part: Blocks  # of the items that could be shown on a page
+    ranking: Ints  # (m,) at the positions that are learned from
+    clicks: Floats  # (m,)
+    sizes: Floats  # (m,)
 
 
 class State(NamedTuple):
@@ -28,7 +37,7 @@ class State(NamedTuple):
     duels: Duels
     worse: NDArray[np.bool_]  # (n, n) worse[i, j]: j is certainly worse than i
     blocks: Blocks
-    behind: Ints  # (n,) work
+    work: Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +57,7 @@ class TopRank(Planning):
 
     with sums over the rounds in which both were in one block, and
     :math:`c = 4 \sqrt{2 / \pi} / \text{erf}(\sqrt 2)`, which is 3.34 (often quoted as 3.43). A round updates only pairs
-    of a clicked and an unclicked item of one block.
+    of a clicked and an unclicked item of one block. Of a page without some items, these are the blocks of the others.
 
     Requires: the horizon (or the doubling trick is used), and the order of positions, most examined first.
     Guarantee: :math:`O(\frac{mn}{\Delta} \log T)` and :math:`O(\sqrt{m^3 n T \log T})` with steady users, in many click
@@ -88,6 +97,7 @@ class TopRank(Planning):
 
     name = "toprank"
     needs = ("horizon", "order")
+    learned_leaves: ClassVar = {"duels.wins": "ii", "worse": "ii", **EPOCHS_LEAVES}
 
     def note_size(self, shape: Shape) -> int:
         """Return the number of positions: it remembers the size of the block at each."""
@@ -102,8 +112,20 @@ class TopRank(Planning):
             duels=make_duels(n, m),
             worse=np.zeros((n, n), np.bool_),
             blocks=make_blocks(n),
-            behind=np.zeros(n, np.int64),
+            work=Work(np.zeros(n, np.int64), make_blocks(n), np.zeros(m, np.int64), np.zeros(m), np.zeros(m)),
         )
+
+    def note_of_part(self, state: State, ranking: Ints, positions: Ints, n_positions: int) -> Floats:
+        """Return the sizes of the blocks of the part at its positions; 0 at others."""
+        sizes, sizes_of_part = np.zeros(n_positions), np.zeros(len(positions))
+        note(state, ranking, sizes_of_part)
+        sizes[positions] = sizes_of_part
+        return sizes
+
+    def refreshed(self, state: State) -> State:
+        """Return the state with the blocks of its relation."""
+        rebuild(state)
+        return state
 
 
 @decides(State)
@@ -117,23 +139,47 @@ def note(state: State, ranking: Ints, note: Floats) -> None:
 
 
 @learns(State)
-def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
+def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
     if new_epoch(state.epochs):
         restart(state)
         return
-    record_duels(state.duels, state.blocks, ranking, clicks, note)
+    work, blocks, noted = state.work, state.blocks, note.size == ranking.size
+    m = learned_positions(work, ranking, clicks, note, noted)
+    if absent.size > 0:
+        blocks = work.part
+        arrange(blocks, state.worse, work.behind, absent)
+    record_duels(state.duels, blocks, work.ranking[:m], work.clicks[:m], work.sizes[: m if noted else 0])
     grown = False
-    for j in range(ranking.size):
-        if clicks[j] > 0.0:
-            grown |= extend_relation(state, ranking[j])
+    for j in range(m):
+        if work.clicks[j] > 0.0:
+            grown |= extend_relation(state, blocks, work.ranking[j])
     if grown:
-        arrange(state.blocks, state.worse, state.behind)
+        rebuild(state)
 
 
 @inner_kernel
-def extend_relation(state: State, i: int) -> bool:
+def learned_positions(work: Work, ranking: Ints, clicks: Floats, note: Floats, noted: bool) -> int:
+    """Copy a page without the positions that are not learned from; return how many there are."""
+    m = 0
+    for j in range(ranking.size):
+        if ranking[j] >= 0:
+            work.ranking[m], work.clicks[m] = ranking[j], clicks[j]
+            if noted:
+                work.sizes[m] = note[j]
+            m += 1
+    return m
+
+
+@kernel
+def rebuild(state: State) -> None:
+    """Compute the blocks from the relation."""
+    arrange(state.blocks, state.worse, state.work.behind, state.work.behind[:0])
+
+
+@inner_kernel
+def extend_relation(state: State, blocks: Blocks, i: int) -> bool:
     """Add the items of its block that are now certainly worse than i to ``worse``; return whether there are any."""
-    wins, blocks = state.duels.wins, state.blocks
+    wins = state.duels.wins
     delta = 1.0 / state.epochs.horizon[0] if state.confidence <= 0.0 else state.confidence
     level = 2.0 * math.log(PEELING / delta)
     b, grown = blocks.block[i], False

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..core import Ledger, Shape
+from ..core import Shape
 from ..kernels import Floats, Ints
 from .ftrl_pbm import begin, solve
 from .parts.leader import Leader, State, leader_rule
 from .parts.settings import number
-from .predictions import Predictions
 
 __all__ = ["TsallisRv"]
 
@@ -108,14 +105,3 @@ class TsallisRv(Leader):
 
     def rule(self, shape: Shape) -> Rule:
         return Rule(float(self.rate), float(self.baseline), float(self.threshold))
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the state after the events that the ledger sums up, where baselines are in force for many events."""
-        return self.with_leader(self.state_from_sums(ledger))
-
-    def predictions(self, state: State) -> Predictions:
-        """Return the baselines of the pairs that are likely enough now."""
-        x, rounds = state.leading.marginals, float(state.epochs.rounds[0])
-        often = self.threshold / (rounds + 1.0)
-        used, limit = (np.where(x >= least, self.baseline, 0.0) for least in (often, often / MARGIN))
-        return Predictions(used, used, limit, rounds)

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Ledger, Shape, decides, learns
+from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
@@ -46,11 +46,6 @@ class Uniform(CompiledPolicy):
     def marginals(self, state: State) -> Floats:
         """Return uniform marginals."""
         return np.full(state.shape, 1.0 / state.shape.n_items)
-
-    def resumed(self, ledger: Ledger) -> State:
-        """Return the initial state: this policy learns nothing."""
-        state: State = self.init(*ledger.loss.shape)
-        return state
 
 
 @decides(State)

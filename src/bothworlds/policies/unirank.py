@@ -21,6 +21,11 @@ from .parts.settings import Planning, number
 __all__ = ["UniRank"]
 
 
+class Work(NamedTuple):
+    worse: NDArray[np.bool_]  # (n, n)
+    behind: Ints  # (n,)
+
+
 class State(NamedTuple):
     shape: Shape
     exploration: float
@@ -30,8 +35,7 @@ class State(NamedTuple):
     leader: Blocks  # the partition by the majority of duels
     explored: Blocks  # the partition from which lists are drawn
     stream: Stream
-    worse: NDArray[np.bool_]  # (n, n) work
-    behind: Ints  # (n,) work
+    work: Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +69,8 @@ class UniRank(Planning):
     Guarantee: :math:`O(\frac{n}{\Delta} \log T)` with steady users, in several click models, if no two items are
     equally attractive.
     Known failure: where positions are read from the other end it sorts the page in reverse; and it corrects an order
-    only after as many duels as have established it.
+    only after as many duels as have established it. Its state has no parts: ties between the items that may be added to
+    the page are broken at random, so that the blocks from which a page was drawn do not follow from what was learned.
 
     Parameters
     ----------
@@ -118,8 +123,7 @@ class UniRank(Planning):
             leader=make_blocks(n),
             explored=make_blocks(n),
             stream=make_stream(n, m),
-            worse=np.zeros((n, n), np.bool_),
-            behind=np.zeros(n, np.int64),
+            work=Work(np.zeros((n, n), np.bool_), np.zeros(n, np.int64)),
         )
 
 
@@ -143,7 +147,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
     absorb(state.stream, ranking)
     record_duels(state.duels, state.explored, ranking, clicks, note)
     compare(state)
-    arrange(state.leader, state.worse, state.behind)
+    arrange(state.leader, state.work.worse, state.work.behind, ranking[:0])
     explore(state)
 
 
@@ -156,8 +160,8 @@ def compare(state: State) -> None:
         for j in range(i):
             lead, fought = float(wins[i, j] - wins[j, i]), float(wins[i, j] + wins[j, i])
             beyond = lead * lead > fought * margin
-            state.worse[i, j] = beyond and lead > 0.0
-            state.worse[j, i] = beyond and lead < 0.0
+            state.work.worse[i, j] = beyond and lead > 0.0
+            state.work.worse[j, i] = beyond and lead < 0.0
 
 
 @inner_kernel

@@ -30,10 +30,9 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     slots: Annotated[int, Meta(ge=1, le=MAX_SLOT + 1)] = 50
     surfaces: Positive = 1000
     body_seconds: Annotated[float, Meta(gt=0)] = 30.0  # for a body to arrive
-    head_bytes: Annotated[int, Meta(ge=1024)] = 1 << 16  # request line and headers
-    head_seconds: Annotated[float, Meta(gt=0)] = 10.0  # for request line and headers to arrive
+    head_bytes: Annotated[int, Meta(ge=8192)] = 1 << 16  # request line and headers
+    head_seconds: Annotated[float, Meta(gt=0)] = 10.0  # for request line and headers to arrive, and between requests
     write_seconds: Annotated[float, Meta(gt=0)] = 60.0  # without the client reading any of an unsent response
-    reserved_descriptors: Positive = 128  # file descriptors that connections leave to the store and the log
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -47,13 +46,14 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")  # whose X-Forwarded-Proto and -For are used
     public_rank: bool = False  # rank without a key
     public_feedback: bool = False  # feedback without a key: tokens are signed
+    public_rate: Annotated[float, Meta(ge=0)] = 5.0  # requests a second without a key from one address; 0: no limit
+    public_pages_a_day: Annotated[int, Meta(ge=0)] = 100  # of one address or visitor without a key count; 0: all
     public_metrics: bool = False
     refresh_ms: Positive = 100
     refresh_events: Positive = 100
     stop_seconds: Annotated[int, Meta(ge=1)] = 10  # how long a stop waits for open requests
     log: Literal["auto", "json", "console"] = "auto"
     request_log: bool = True
-    telemetry: bool = False  # traces and metrics by OpenTelemetry; needs the extra "telemetry"
     limits: Limits = msgspec.field(default_factory=Limits)
 
 

@@ -62,8 +62,12 @@ class EngineProtocol(Protocol):
         pins: Mapping[int, str] | None = None,
         client: str = "",
         visitor: str = "",
+        counted: bool = True,
     ) -> Ranking:
-        """Returns the list for a request; a repeated request gets the same list, and a visitor keeps her arm."""
+        """Returns the list for a request; a repeated request gets the same list, and a visitor keeps her arm.
+
+        A page that is not ``counted`` is neither learned from nor compared.
+        """
         ...
 
     async def feedback(self, events: Sequence[FeedbackEvent]) -> list[Accepted]:
@@ -124,12 +128,6 @@ class EngineProtocol(Protocol):
         """Sets the counters of a segment to zero; of all segments if None."""
         ...
 
-    async def warm_start(
-        self, surface: str, model: Mapping[str, Any], *, rounds: int, segment: str = "", actor: str
-    ) -> None:
-        """Adds the counters that ``rounds`` rounds would have had if visitors clicked as a fitted model predicts."""
-        ...
-
     async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
         """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
         ...
@@ -185,7 +183,10 @@ class EngineProtocol(Protocol):
         ...
 
     def export(self, surface: str) -> Iterator[dict[str, Any]]:
-        """Yields one row for every slot of every settled event. Blocks while it reads the store."""
+        """Yields the header of an export, and one row for every slot of every settled event; see ``export_format``.
+
+        Blocks while it reads the store.
+        """
         ...
 
     async def retention_of(self, surface: str) -> RetentionView:

@@ -1,7 +1,6 @@
 """Records, ids and errors of the service: the vocabulary that the engine, the stores and HTTP share.
 
-All times are whole milliseconds since 1970, in UTC. All counters are integers, so that sums do not depend on the order
-in which they are added up.
+All times are whole milliseconds since 1970, in UTC.
 """
 
 from __future__ import annotations
@@ -16,41 +15,24 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..policies.predictions import UNITS as PREDICTION_UNITS
-
 __all__ = [
-    "ALL_ELIGIBLE",
     "BASELINE_ARM",
-    "BOUNDARIES",
-    "CHANGE",
     "CHANGE_DETECTED",
-    "COMPARISON",
     "DRAW_KEY",
     "LEARNER_ARM",
     "LISTED_ITEMS",
     "LOSS_UNIT",
     "MAX_ITEMS_EVER",
-    "MIN_PROPENSITY",
     "NAME_LENGTH",
     "NO_SHARE",
     "REQUEST_LENGTH",
-    "RESET",
-    "WAKE",
-    "Adjustment",
     "Arm",
     "ArmSettings",
     "BrokenSurface",
-    "Cell",
     "Conflict",
-    "Eligibility",
-    "Event",
-    "EventPrediction",
-    "Increments",
     "Invalid",
     "Item",
     "NotEnough",
-    "RemovedBlock",
-    "Segment",
     "ServiceError",
     "StateConflict",
     "Status",
@@ -59,37 +41,23 @@ __all__ = [
     "TooMany",
     "Unavailable",
     "Unknown",
-    "VerifiedFeedback",
     "checked_name",
     "counter_key",
     "event_id_of",
     "imported_id",
-    "loss_weight",
+    "learned_again",
     "now_ms",
     "parse_event_id",
-    "pinned_mask",
-    "predicted_loss_weight",
     "rfc3339",
-    "seed_of",
     "segment_words",
     "split_counter_key",
 ]
 
 LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
-PREDICTION_SCALE = LOSS_UNIT // PREDICTION_UNITS  # units of loss in a unit of prediction
 MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept
-CHANGE = "change"  # the number of a segment with the second of the last change that was detected
 CHANGE_DETECTED = "change detected"  # the action in the audit log
-COMPARISON = "comparison"  # the number with the second since which two learners are compared
-WAKE = "wake"  # the number of rounds until which the leader plays alone; 0: it does not
-TAKEOVER = "takeover"  # the number with the second at which the leader last took over
-LEADER_TOOK_OVER = "leader plays alone"  # the action in the audit log
-COMPARED_AGAIN = "learners are compared again"  # the action in the audit log
-BOUNDARIES = (CHANGE, COMPARISON)  # numbers of a segment at which blocks of time are not merged
 DRAW_KEY = "draw key"  # the fact with the key of event ids, draws and checkpoints; it is never rotated
-RESET = "reset"  # the reason of an adjustment that sets counters back to zero
-MIN_PROPENSITY = 2.0**-32  # smaller propensities get the weight of this one
 NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
 EVENT_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -102,19 +70,6 @@ Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", 
 # Records
 
 
-def loss_weight(p: float, lost: int = LOSS_UNIT) -> int:
-    """Returns the loss of a placement with propensity p, in units of ``LOSS_UNIT``.
-
-    ``lost`` is what was observed: ``LOSS_UNIT`` without a click, 1 - reward in the same units.
-
-    The floor of a surface keeps p well above 2^-32. Below that the weight stays constant, so that it fits the store.
-
-    >>> loss_weight(1.0) == LOSS_UNIT, loss_weight(0.25) == 4 * LOSS_UNIT, loss_weight(1e-300) == loss_weight(2.0**-32)
-    (True, True, True)
-    """
-    return round(lost / max(p, MIN_PROPENSITY))
-
-
 class ArmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A policy that is compared with others on the same surface; it learns from its own pages."""
 
@@ -124,22 +79,12 @@ class ArmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     share: float  # of requests
 
 
-def predicted_loss_weight(p: float, lost: int, used: int) -> int:
-    """Returns (lost - b') / p in units of ``LOSS_UNIT``, for a prediction b' of ``used`` / 256.
-
-    >>> predicted_loss_weight(0.25, LOSS_UNIT, 0) == loss_weight(0.25), predicted_loss_weight(0.25, 0, 0)
-    (True, 0)
-    >>> [predicted_loss_weight(0.5, lost, 64) / LOSS_UNIT for lost in (LOSS_UNIT, 0)]
-    [1.5, -0.5]
-    """
-    return loss_weight(p, lost - used * PREDICTION_SCALE)
-
-
 class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a surface ranks. Changing a setting never changes what has been learned."""
 
     slots: int
     objective: Literal["clicks", "rewards"] = "clicks"  # what feedback reports; cannot be changed
+    feedback: Literal["final", "clicks"] = "final"  # what pages send: of every page its end, or clicks only
     policy: str = "all-weather"
     policy_settings: dict[str, Any] = {}
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
@@ -151,7 +96,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     guard_after: int = 2000  # pages of the learner before the guard starts to compare
     guard_margin: float = 0.0  # clicks per page by which the learner may be worse
     minimum_exposure: float = 0.0  # minimum share of pages that show each active item
-    attribution_seconds: float = 1800.0  # how long clicks are accepted; after that, a slot without a click is a loss
+    attribution_seconds: float = 600.0  # how long clicks are accepted; after that, a slot without a click is a loss
     late_seconds: float = 86400.0  # how long after that a click is still accepted, by subtracting its loss
     max_segments: int = 100  # including the default segment; requests for other segments use the default one
     segment_idle_days: float = 30.0  # an unused segment is deleted after this time
@@ -240,94 +185,24 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
         """The arm that the others are compared with: the surface's own policy, or the first arm if it has no share."""
         return self.settings.arms[0].name if LEARNER_ARM not in self.asked_shares else LEARNER_ARM
 
+    @property
+    def policies(self) -> dict[int, tuple[str, dict[str, Any]]]:
+        """The policies of the surface and of its arms, each with its settings, by the number of the learner."""
+        own = {self.learner: (self.settings.policy, self.settings.policy_settings)}
+        return own | {self.arm_learners[arm.name]: (arm.policy, arm.policy_settings) for arm in self.settings.arms}
+
     def learner_of(self, arm: Arm) -> int:
         """Returns the number of the learner of an arm; that of the surface's own policy if there is no such arm."""
         return self.arm_learners[arm] if any(one.name == arm for one in self.settings.arms) else self.learner
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a surface's visitors that has its own counters; ``name`` is a ``counter_key``.
+def learned_again(before: Surface, after: Surface) -> set[int]:
+    """Returns the numbers of the learners that another policy, other settings of it or other slots replace.
 
-    Each of ``loss``, ``shown`` and ``clicked`` maps (item index, slot) to an integer; missing cells are 0.
-    ``revision`` changes whenever a counter does.
+    They learn what is left of the log again.
     """
-
-    surface_id: int
-    name: str
-    rounds: int
-    revision: int
-    loss: dict[tuple[int, int], int]
-    shown: dict[tuple[int, int], int]
-    clicked: dict[tuple[int, int], int]
-    predicted: dict[tuple[int, int], int] = {}  # the sum of settled events times b' over versions of predictions
-    settled: dict[int, int] = {}  # settled events by version of predictions
-
-    def estimated_loss(self, item: int, slot: int) -> int:
-        """Returns the estimated loss of an item at a slot, including what was predicted."""
-        return self.loss.get((item, slot), 0) + self.predicted.get((item, slot), 0)
-
-
-class Eligibility(msgspec.Struct, frozen=True, array_like=True):
-    """Which items of a surface could be shown at the slots that an event learns from.
-
-    At most one of the two lists of item indices is filled: the shorter one. An item that could not be shown (excluded,
-    paused, removed, or pinned to another slot) is charged the loss observed at the slot. Either each item of ``absent``
-    is charged, or each item of ``present`` is credited; the two differ by a constant per slot, which does not affect
-    the policy. Both lists are empty if every item could be shown.
-    """
-
-    absent: tuple[int, ...] = ()
-    present: tuple[int, ...] = ()
-
-
-ALL_ELIGIBLE = Eligibility()
-
-
-class EventPrediction(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The predicted losses of an event's placements, in units of 1/256; see ``prediction_versions``.
-
-    ``used`` is b' of every slot, from the version in force; ``expected`` is b, with which two mixed learners are
-    compared, and ``difference`` the difference of their losses that it predicts.
-    """
-
-    version: int
-    used: bytes
-    expected: bytes
-    difference: float
-
-
-class Event(msgspec.Struct, kw_only=True, gc=False):  # many wait to be written, in no cycles
-    """One decision and its outcome. A settled event never becomes open again."""
-
-    id: bytes  # 16 bytes
-    surface_id: int
-    segment: str
-    arm: Arm
-    policy_id: str
-    created_at: int
-    expires_at: int  # the deadline: when the event settles without final feedback
-    late_until: int  # the end of the late window
-    items: tuple[int, ...]  # item index of every slot
-    p: tuple[float, ...]  # propensity of every placement at decision time
-    learn: int  # mask of the slots that are learned from
-    clicks: int = 0  # mask of clicked slots; with rewards, of the slots whose reward was drawn as a click
-    settled_at: int | None = None
-    settled_by: Literal["", "final", "deadline", "import"] = ""
-    late: int = 0  # mask of clicks that came after the deadline
-    pinned: int = 0  # mask of the slots whose item the request pinned
-    eligibility: Eligibility = ALL_ELIGIBLE
-    # Of a policy that mixes two learners: the share w of the leader, then for every slot (s - x) / p, where s and x are
-    # the probabilities of its item under the two learners.
-    mixture: tuple[float, ...] = ()
-    visitor: bytes | None = None  # a keyed hash of the visitor's id; None without one
-    learner: int = 0  # the number of the learner that the event is counted for
-    rewards: tuple[int, ...] = ()  # of every slot, in units of 1 / LOSS_UNIT; empty for clicks, and without a reward
-    prediction: EventPrediction | None = None
-
-    @property
-    def counter_key(self) -> str:
-        """The key of the counters that the event is added to."""
-        return counter_key(self.segment, self.learner)
+    same, new = before.settings.slots == after.settings.slots, after.policies
+    return {k for k, policy in before.policies.items() if k in new and not (same and new[k] == policy)}
 
 
 def counter_key(segment: str, learner: int) -> str:
@@ -354,81 +229,6 @@ def split_counter_key(key: str) -> tuple[str, int]:
     """Returns the segment and the number of the learner of a key."""
     segment, separator, learner = key.partition("\x1f")
     return (segment, int(learner)) if separator else (key, 0)
-
-
-def pinned_mask(pinned: int | None, arm: Arm, slots: int, learn: int) -> int:
-    """Returns the mask of pinned slots; derives it from ``learn`` for records written before it was stored (None).
-
-    >>> pinned_mask(None, "learner", 3, 0b110), pinned_mask(None, "holdout", 3, 0), pinned_mask(0b100, "holdout", 3, 0)
-    (1, 0, 4)
-    """
-    if pinned is not None:
-        return pinned
-    return ((1 << slots) - 1) & ~learn if arm == "learner" else 0
-
-
-class Cell(msgspec.Struct, frozen=True, order=True):
-    """An increment of the counters of one item at one slot."""
-
-    item: int
-    slot: int
-    loss: int = 0
-    shown: int = 0
-    clicked: int = 0
-
-
-class Increments(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment of a segment: of its cells, and losses observed at slots, which are spread over absent items.
-
-    ``segment`` is a ``counter_key``: every learner has counters of its own. ``at`` is when the decision was made; it
-    chooses the block of time that the increment is added to. For an adjustment, that is the time of the adjustment.
-    """
-
-    surface_id: int
-    segment: str
-    rounds: int
-    cells: tuple[Cell, ...]
-    observed: tuple[tuple[int, int], ...] = ()  # slot, loss
-    eligibility: Eligibility = ALL_ELIGIBLE
-    at: int = 0
-    mixture: tuple[int, int, int] = (0, 0, 0)  # spread, difference and variance; see ``settlement.mixture_sums``
-    version: int = 0  # of predictions, which counts the rounds; 0: none
-
-
-class RemovedBlock(msgspec.Struct, frozen=True, array_like=True):
-    """What a reset removed from the events that were decided in the seconds from ``start`` to before ``until``."""
-
-    start: int
-    until: int
-    rounds: int
-    cells: bytes  # encoded by ``time_blocks.encode_cells``
-    mixture: tuple[int, int, int] = (0, 0, 0)
-
-
-class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """An increment that does not come from an event: a median start, a warm start, a reset.
-
-    ``removed`` are the blocks of time that a reset has removed; the store fills it in, and ``settled`` of a reset.
-    """
-
-    increments: Increments
-    at: int
-    actor: str
-    reason: str
-    removed: tuple[RemovedBlock, ...] = ()
-    settled: tuple[tuple[int, int], ...] = ()  # version of predictions, and what is added to its settled events
-
-
-class VerifiedFeedback(msgspec.Struct, kw_only=True):
-    """Feedback whose token is valid: the event as the token describes it, the mask of clicked slots, and ``final``.
-
-    ``rewards`` are those of ``Event``.
-    """
-
-    event: Event
-    clicks: int
-    final: bool
-    rewards: tuple[int, ...] = ()
 
 
 # Ids, names and times
@@ -466,11 +266,6 @@ def event_id_of(surface_id: int, request_id: str, key: bytes) -> bytes:
 def imported_id(surface_id: int, name: str) -> bytes:
     """Returns the id under which a surface stores an imported event that has this name in its own log."""
     return blake2b(f"{surface_id}\x00{name}".encode(), digest_size=16, person=b"import").digest()
-
-
-def seed_of(event_id: bytes, key: bytes) -> bytes:
-    """Returns the 24 pseudorandom bytes of an event: 16 that seed the draw of its list, 8 that choose its arm."""
-    return blake2b(event_id, digest_size=24, key=key, person=b"draw").digest()
 
 
 def parse_event_id(text: str) -> bytes | None:

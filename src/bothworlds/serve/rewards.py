@@ -2,20 +2,13 @@
 
 A reward is stored in the fixed point of losses, in units of 1 / ``LOSS_UNIT``. Rewards of the same slot are merged by
 the maximum, as clicks are merged by OR: repeated, partial and reordered feedback gives the same result.
-
-A policy that counts clicks takes a reward r as a click with probability r. This is unbiased: the mean of the click is
-the reward. The draw is a hash keyed by the id of the event, so that it is the same whenever and wherever it is
-repeated. A slot has one threshold for all its rewards, so that a larger reward never takes a click back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Mapping
 
-import msgspec
-
-from .model import LOSS_UNIT, Event
+from .model import LOSS_UNIT
 
 __all__ = [
     "Rewards",
@@ -23,8 +16,6 @@ __all__ = [
     "increased_slots",
     "merged_rewards",
     "page_squares",
-    "redrawn",
-    "reward_clicks",
     "slot_rewards",
 ]
 
@@ -76,28 +67,6 @@ def increased_slots(before: Rewards, after: Rewards) -> int:
     ('0b101', '0b10')
     """
     return sum(1 << slot for slot, reward in enumerate(after) if reward > (before[slot] if before else 0))
-
-
-def threshold(event_id: bytes, slot: int) -> int:
-    """Returns the threshold of a slot, from 0 to ``LOSS_UNIT`` - 1: a reward above it is a click."""
-    digest = blake2b(b"%d" % slot, digest_size=8, key=event_id, person=b"reward").digest()
-    return int.from_bytes(digest, "big") % LOSS_UNIT  # a power of two: no value is more likely than another
-
-
-def reward_clicks(event_id: bytes, rewards: Sequence[int]) -> int:
-    """Returns the mask of the slots whose reward is a click, each with the reward as its probability.
-
-    >>> reward_clicks(bytes(16), (0, LOSS_UNIT))
-    2
-    """
-    return sum(1 << slot for slot, reward in enumerate(rewards) if reward and reward > threshold(event_id, slot))
-
-
-def redrawn(event: Event) -> Event:
-    """Returns the event with its clicks drawn again from its id and its rewards; an event without rewards as it is."""
-    if not event.rewards:
-        return event
-    return msgspec.structs.replace(event, clicks=reward_clicks(event.id, event.rewards))
 
 
 def page_squares(rewards: Rewards) -> int:

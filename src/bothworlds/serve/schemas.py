@@ -145,6 +145,9 @@ class Ranking(Struct, frozen=True, gc=False):
 class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
     """Clicks on the slots of one list; ``final`` means that no more clicks will come.
 
+    ``shown`` is whether the visitor could see the list, where that is known. A list that was not shown is not learned
+    from.
+
     A surface whose objective is rewards takes ``rewards`` instead of ``clicks``: a number from 0 to 1 by slot. Of
     several rewards for the same slot, the largest counts.
     """
@@ -154,6 +157,7 @@ class FeedbackEvent(Struct, frozen=True, forbid_unknown_fields=True):
     clicks: list[SlotNumber] = []
     final: bool = False
     rewards: dict[SlotNumber, Reward] = {}
+    shown: bool | None = None
 
 
 class FeedbackBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -210,16 +214,13 @@ class Segments(Struct, frozen=True):
 
 
 class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A fitted click model, as ``bothworlds fit`` writes it, and the number of rounds that it counts for.
-
-    With ``baseline`` instead of ``model``, the segment starts from the page's own order: nine pages in ten show it at
-    first, and fewer with every round learned from, until it is left after ``rounds`` rounds.
+    """A start from the page's own order: nine pages in ten of the segment show it at first, and fewer with every round
+    learned from, until it is left after ``rounds`` rounds. ``baseline`` must be true.
     """
 
     rounds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
-    model: dict[str, Any] | UnsetType = UNSET
+    baseline: bool
     segment: SegmentName = ""
-    baseline: bool = False
 
 
 class ItemView(Struct, frozen=True):
@@ -233,6 +234,8 @@ class ItemView(Struct, frozen=True):
 
 _SETTINGS = msgspec.structs.fields(SurfaceSettings)
 _CHANGES = [(setting.name, setting.type | UnsetType, UNSET) for setting in _SETTINGS]
+
+LearnedAgain = Annotated[int, Meta(ge=0, description="settled events that are learned again because of this change")]
 
 # The settings of a surface are defined once, in ``model.SurfaceSettings``.
 SurfaceChanges = msgspec.defstruct(
@@ -256,6 +259,7 @@ SurfaceView = msgspec.defstruct(
         ("items", list[ItemView]),
         ("created_at", Time),
         ("changed_at", Time),
+        ("learned_again", LearnedAgain | UnsetType, UNSET),
     ],
     namespace={"__doc__": "A surface: its settings and its items."},
 )
@@ -267,7 +271,7 @@ class Surfaces(Struct, frozen=True):
     surfaces: list[SurfaceView]  # type: ignore[valid-type]
 
 
-def view_of(surface: Surface) -> Struct:
+def view_of(surface: Surface, learned_again: int | UnsetType = UNSET) -> Struct:
     """Returns the ``SurfaceView`` of a surface."""
     return SurfaceView(
         name=surface.name,
@@ -276,6 +280,7 @@ def view_of(surface: Surface) -> Struct:
         items=[_item_view(item) for item in surface.items],
         created_at=rfc3339(surface.created_at),
         changed_at=rfc3339(surface.changed_at),
+        learned_again=learned_again,
     )
 
 
@@ -317,9 +322,14 @@ class EventView(TypedDict):
     absent: Annotated[list[Name], Meta(description="items that could not be shown at the slots that are learned from")]
     settled: bool
     settled_at: Time | None
-    settled_by: Literal["", "final", "deadline", "import"]
+    settled_by: Literal["", "final", "deadline", "import", "unconfirmed", "void"]
+    shown: NotRequired[Annotated[bool | None, Meta(description="whether the page was shown; null: nobody has said")]]
+    number: NotRequired[
+        Annotated[int | None, Meta(description="the order in which events are learned; null while open")]
+    ]
+    learned: NotRequired[bool]
     why: str
-    policy: Annotated[dict[str, Any] | None, Meta(description="the policy that drew the list, if it is still stored")]
+    policy: NotRequired[dict[str, Any] | None]
 
 
 class Served(TypedDict):
@@ -334,13 +344,11 @@ class StateView(TypedDict):
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
     which the item could not be shown. Only differences within a slot matter. If the objective is rewards, loss has
-    the reward instead of the click, and ``clicked`` counts clicks drawn with the reward as their probability.
+    the reward instead of the click.
 
     ``changed_at`` is since when visitors click differently, if the policy detects changes and has found one; it
-    forgets everything before. If the policy mixes a sampler and a leader, and the leader has taken over,
-    ``leader_alone_since`` is since when it plays alone; the sampler is tried again when there are
-    ``leader_alone_until_rounds`` rounds. Otherwise both are null. If there are more than ``limit`` items, those are
-    returned that are shown with the largest probability; ``items_total`` counts all.
+    forgets everything before. If there are more than ``limit`` items, those are returned that are shown with the
+    largest probability; ``items_total`` counts all.
     """
 
     surface: Name
@@ -351,15 +359,13 @@ class StateView(TypedDict):
     rounds: int
     loss: Matrix
     shown: CountMatrix
-    clicked: CountMatrix
+    clicked: Annotated[list[list[int | float]], Meta(description="as shown; sums of rewards if these are counted")]
     marginals: Served
     policy_id: str
     policy_age_seconds: float
     entropy: float
     revision: int
     changed_at: str | None
-    leader_alone_since: str | None
-    leader_alone_until_rounds: int | None
     baseline_share: NotRequired[
         Annotated[float, Meta(description="share of pages in the page's own order, at the start")]
     ]
@@ -570,30 +576,34 @@ class DetectedChange(TypedDict):
     detected_at: Milliseconds
 
 
-class LeaderTakeover(TypedDict):
-    """In a segment whose policy mixes a sampler and a leader, the leader was ahead and plays alone for a time.
+class FeedbackEnds(TypedDict):
+    """How the pages of the last day have ended, since ``since``, and why some of them count for nothing.
 
-    It took over after ``rounds`` rounds, until there are ``until_rounds``; then the sampler is tried again.
-    ``ended_at`` is when that happened. It stays null if ``alone`` is false because of a reset or of another policy.
+    ``pages`` are those that are compared and learned from; ``by_deadline`` of them ended without final feedback. Of the
+    others, ``unconfirmed`` pages were never reported as shown, ``void`` ones were reported as not shown, and
+    ``not_counted`` ones were too many of one visitor or address.
     """
 
-    segment: SegmentName
-    took_over_at: Milliseconds
-    rounds: int
-    until_rounds: int
-    ended_at: Milliseconds | None
-    alone: bool  # the leader still plays alone
+    since: Milliseconds
+    pages: int
+    by_deadline: int
+    unconfirmed: int
+    unconfirmed_with_clicks: int
+    void: int
+    not_counted: int
 
 
 class RetentionView(TypedDict):
     """How many days events are kept, null if for ever; how many were deleted, and until when because of their age.
 
     ``deleted`` includes events that were deleted on request. Counters, and figures per arm, include deleted events.
+    ``events`` is how many settled events are left: what a change of policy, its settings or slots learns again.
     """
 
     days: float | None
     deleted: int
     until: Milliseconds | None
+    events: NotRequired[int]
 
 
 class ReportView(TypedDict):
@@ -624,11 +634,11 @@ class ReportView(TypedDict):
     learning: Learning
     shift: Shift
     changes: list[DetectedChange]
-    takeovers: list[LeaderTakeover]
     warnings: list[str]
     retention: RetentionView
     segments: list[SegmentName]
     objective: NotRequired[Objective]
+    feedback: NotRequired[FeedbackEnds]
 
 
 # Logs
@@ -702,8 +712,6 @@ class EngineHealth(TypedDict):
     last_error: NotRequired[str | None]
     open_events: NotRequired[int]
     changes_detected: NotRequired[int]
-    leader_takeovers: NotRequired[int]
-    leaders_alone: NotRequired[int]
     policy_age_seconds: NotRequired[float]
     sample_ratio_alarms: NotRequired[int]
     guarded_surfaces: NotRequired[int]

@@ -24,6 +24,8 @@ SETTINGS: dict[str, str] = {
     "baseline": "The page's own order. Items that are not listed follow in the order in which they were added.",
     "baseline_rounds": "A new segment starts from the page's own order and leaves it in this many rounds.",
     "objective": "What feedback reports: clicks, or rewards from 0 to 1. It cannot be changed.",
+    "feedback": "What pages send. final: every page that was seen is confirmed and ends with final feedback, and is "
+    "learned from as it comes. clicks: clicks only, and pages are learned from when their attribution_seconds end.",
     "guard": "Serve the page's own order if the learned order is shown to get fewer clicks. Needs a holdout.",
     "guard_after": "Pages of the learned order before the guard starts to compare.",
     "guard_margin": "Clicks per page by which the learned order may be worse.",

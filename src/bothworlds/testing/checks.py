@@ -1,4 +1,4 @@
-"""Checks that every policy and every world must pass; the name of each check is the sentence it verifies."""
+"""Checks that every policy must pass; the name of each check is the sentence it verifies."""
 
 from __future__ import annotations
 
@@ -14,19 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import play
-from ..core import Decision, copy_state, leaves
+from ..core import Decision, copy_state, is_work, leaves
 from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
-from ..policies.pages import learned_leaves
 from ..ranker import Ranker
-from ..worlds import ListWorld, World, stochastic
-from ..worlds import resolve as resolve_world
-from ..worlds.base import first_difference
-from .failure import CheckFailed, failure, require, standard_errors
-from .list_world_checks import check_list_world
+from ..worlds import World, stochastic
+from .failure import failure, require, standard_errors
 from .page_checks import check_a_part_is_a_smaller_problem, check_an_absent_item_does_not_gain
 
-__all__ = ["CheckFailed", "check_policy", "check_world", "policy_checks"]
+__all__ = ["check_policy", "policy_checks"]
 
 SHAPES = ((5, 3), (3, 3), (6, 1), (2, 1), (2, 2), (30, 12))
 ATTRACTION = np.array([0.9, 0.7, 0.4, 0.2, 0.1])
@@ -221,15 +217,15 @@ def check_propensities_equal_frequencies(policy: Policy) -> None:
 
 @_informed
 def check_deciding_leaves_no_trace(policy: Policy) -> None:
-    """Decisions without feedback change neither what was learned nor later decisions."""
+    """Decisions without feedback change neither later decisions nor the state, except for its work arrays."""
     state, world = _trained(policy)
     twin, rng = copy_state(state), np.random.default_rng(5)
     for _ in range(50):
         policy.decide(state, rng)
     before, after = dict(leaves(twin)), dict(leaves(state))
-    for path in learned_leaves(policy):
-        same = path not in after or _equal(before[path], after[path])
-        require(same, policy, f"decide must not change the state; it changed {path}, which is learned")
+    for path in before | after:
+        same = is_work(path) or _equal(before.get(path), after.get(path))
+        require(same, policy, f"decide must not change the state; it changed {path}, which is not in a field work")
     same = _future(policy, state, world) == _future(policy, twin, world)
     require(same, policy, "decide must not change the state")
 
@@ -424,50 +420,3 @@ def check_rewards_between_0_and_1_are_learned_from(policy: Policy) -> None:
     gain, error = float(np.mean(gains)), np.sqrt(world.n_positions / rounds / len(gains))
     sentence = f"it must learn from rewards of {REWARD}; its reward per round differs from uniform by {gain:+.3f}"
     require(gain > error, policy, sentence)
-
-
-def check_world(world: str | World, rounds: int = 1000) -> None:
-    """Check a world; raises CheckFailed at the first requirement that fails.
-
-    Click probabilities have the right shape, are from 0 to 1, are the same in every call, and agree with ``pieces``.
-    For a world that answers a whole list: clicks are 0 or 1 and depend on the list, the round and ``rng`` alone, their
-    mean is ``expected_reward``, at five standard errors, and ``users``, ``spans`` and ``best_list`` agree with it.
-
-    >>> check_world("paper/periodic-both")
-    """
-    resolved = resolve_world(world)
-    resolved = resolved.honest
-    if isinstance(resolved, ListWorld):
-        check_list_world(world, resolved, rounds)
-        return
-    n, m = resolved.n_items, resolved.n_positions
-    _check_first_change(world, resolved, rounds)
-    for t in (0, 1, rounds // 2, rounds):
-        try:
-            p = np.asarray(resolved.click_probabilities(t))
-        except ValueError as error:
-            raise CheckFailed(f"{world}: {error}") from error
-        require(p.shape == (n, m), world, f"click_probabilities({t}) must have shape {(n, m)}, got {p.shape}")
-        require(bool(((p >= 0.0) & (p <= 1.0)).all()), world, f"click_probabilities({t}) must be from 0 to 1")
-        again = np.array_equal(p, resolved.click_probabilities(t))
-        require(again, world, f"click_probabilities({t}) must be the same in every call")
-    done = 3
-    for end, p in resolved.pieces(3, rounds):
-        require(done < end <= rounds, world, f"pieces must go forward from 3 to {rounds}; got {end} after {done}")
-        for t in (done, end - 1):
-            same = np.array_equal(p, resolved.click_probabilities(t))
-            require(same, world, f"pieces must agree with click_probabilities at round {t}")
-        done = end
-    require(done == rounds, world, f"pieces must cover the rounds up to {rounds}; they end at {done}")
-
-
-def _check_first_change(world: str | World, resolved: World, rounds: int) -> None:
-    """Check that ``first_change`` is None or the first round with different probabilities."""
-    change = resolved.first_change()
-    if change is None:
-        return
-    require(change >= 1, world, f"first_change must be a round after the first or None; got {change}")
-    actual = first_difference(resolved, min(change + 1, rounds))
-    stated = change if change < rounds else None
-    sentence = f"first_change must be the first round with other probabilities; it is {change}, but should be {actual}"
-    require(actual == stated, world, sentence)

@@ -5,12 +5,11 @@ object wherever a name is accepted.
 """
 
 from .attacks import Adversary, Attack, Attacked
-from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, stochastic
+from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
 from .best_list import BestList
 from .browsing_world import Browsing, browsing
-from .builders import periodic
 from .chain_world import Chain, cascade, click_chain, dependent_clicks, dynamic_bayesian
-from .list_world import CompiledListWorld, ListWorld, PeriodicLists
+from .list_world import CompiledListWorld, ListWorld
 from .named import describe, from_description, names, resolve, world
 from .schedule import Changing
 
@@ -26,7 +25,6 @@ __all__ = [
     "ListWorld",
     "Matrix",
     "Periodic",
-    "PeriodicLists",
     "Relabelled",
     "Stochastic",
     "World",

@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Matrix, World, matrix, stochastic
-from .builders import periodic
+from .base import Matrix, World, matrix, periodic, stochastic
 from .paper import EXAMINATION, attraction
 from .schedule import FOREVER, Changing
 from .settings import number, whole

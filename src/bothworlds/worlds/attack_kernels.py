@@ -1,14 +1,16 @@
-"""What an attack reports of the clicks on a list, compiled. This module imports the compiler."""
+"""What an adversary reports of the clicks on a list, compiled. This module imports the compiler."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, inner_kernel, kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel, name_apart, register_kernels
+from .attacks import PlainAttack
+from .users import Answer
 
-__all__ = ["KINDS", "AttackState", "tamper"]
+__all__ = ["KINDS", "AttackState", "report", "tamper"]
 
 KINDS = ("promote", "quit", "suppress", "threshold", "demote", "mirror", "bribe", "random")
 PROMOTE, QUIT, SUPPRESS, THRESHOLD, DEMOTE, MIRROR, BRIBE, RANDOM = range(len(KINDS))
@@ -83,3 +85,46 @@ def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Ge
 def _reported_rate(attack: AttackState, item: int, j: int) -> float:
     """The share of the impressions of an item at a position that were reported as clicked; 0 without impressions."""
     return attack.told[item, j] / max(attack.shown[item, j], 1.0)
+
+
+def report(adversary: Any, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    """Fill in what is reported of the clicks on a list, and add to the scores of the attack.
+
+    Can be called from compiled code. Without an adversary, which is None, there is nothing to do: the reported clicks
+    and the clicks are one array.
+    """
+    _REPORT.get(type(adversary), report_clicks)(adversary, ranking, rng, to)
+
+
+# Not kernels: they are compiled as part of the loop.
+
+
+def report_clicks(adversary: None, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    pass
+
+
+def report_attacked(adversary: AttackState, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    flips = tamper(adversary, ranking, to.clicks, rng, to.reported)
+    count_attack(adversary.target, ranking, flips, to.totals)
+
+
+def report_plainly(adversary: PlainAttack, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    """Let an adversary in plain Python report the clicks, as ``report``."""
+    to.reported[:] = adversary.report(ranking, to.clicks, rng)
+    count_attack(adversary.target, ranking, int((to.reported != to.clicks).sum()), to.totals)
+
+
+@kernel
+def count_attack(target: int, ranking: Ints, flips: int, totals: Floats) -> None:
+    """Add the flips of a round, whether there were any, and where the target was shown."""
+    totals[2] += flips
+    totals[3] += 1.0 if flips > 0 else 0.0
+    totals[4] += 1.0 if ranking[0] == target else 0.0
+    for j in range(ranking.size):
+        if ranking[j] == target:
+            totals[5] += 1.0
+
+
+_REPORT: dict[type, Any] = {AttackState: report_attacked, PlainAttack: report_plainly}
+name_apart(AttackState)
+register_kernels(report, _REPORT, otherwise=report_clicks)

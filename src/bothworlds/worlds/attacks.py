@@ -172,12 +172,12 @@ class Attacked(World):
             raise ValueError(f"the attack names item {max(items)}, and there are {world.n_items} items, from 0")
         if isinstance(world, Attacked):
             raise ValueError("a world can be attacked by one adversary only")
-        self._world, self.attack = world, attack
+        self._world, self.attack, self.has_table = world, attack, world.has_table
         kind = attack.kind if isinstance(attack, Attack) else type(attack).__name__
         self.name = f"{world.name or type(world).__name__.lower()} with {kind}"
 
-    def start(self, labels: NDArray[np.int64]) -> AttackState | PlainAttack:
-        """Return the adversary before its first round, for items in another order: item ``labels[i]`` is item i."""
+    def adversary(self, labels: NDArray[np.int64]) -> AttackState | PlainAttack:
+        """Return the adversary before the first round, for items in another order: item ``labels[i]`` is item i."""
         if isinstance(self.attack, Attack):
             return self.attack.start(labels, self.n_positions)
         return PlainAttack(self.attack, labels)
@@ -201,9 +201,17 @@ class Attacked(World):
         """(n_items, n_positions) probabilities that users click in round t."""
         return self._world.click_probabilities(t)
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The pieces of the users."""
-        return self._world.pieces(start, stop)
+    def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
+        """Return the users of round t, without the adversary."""
+        return self._world.users(t, labels)
+
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        """The parts of the users."""
+        return self._world.spans(start, stop)
+
+    def first_round_like(self, t: int) -> int:
+        """The first round with the users of round t."""
+        return self._world.first_round_like(t)
 
     def first_change(self) -> int | None:
         """The first change of the users."""

@@ -1,16 +1,20 @@
-"""The World base class, and worlds built from numbers or from other worlds.
-
-A world gives the click probability of every item at every position in every round.
-"""
+"""The World base class, and worlds built from numbers or from other worlds."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from .best_list import BestList
+from .settings import whole
+
+if TYPE_CHECKING:
+    from .attack_kernels import AttackState
+    from .attacks import PlainAttack
 
 __all__ = [
     "Matrix",
@@ -22,6 +26,7 @@ __all__ = [
     "examination_of",
     "first_difference",
     "matrix",
+    "periodic",
     "stochastic",
 ]
 
@@ -32,12 +37,19 @@ class World(ABC):
     Click probabilities depend on the round only, not on the lists shown before: a world may change, but it does not
     react. All methods may be called from several threads.
 
+    A game asks three questions: ``spans``, the ranges of rounds in which nothing changes; ``first_round_like``, whether
+    the users were there before; and ``users``, who click in compiled code. A subclass needs ``n_items``,
+    ``n_positions`` and ``click_probabilities``, and for speed ``spans`` and ``first_round_like``. Users whose clicks
+    depend on each other are a :class:`ListWorld`.
+
     ``name`` is shown in tables and figures and may be set freely. ``recipe`` holds the registered name and the settings
-    of a world that was made by name, and is None for any other world.
+    of a world that was made by name, and is None for any other world. ``has_table`` is False for a world that answers
+    whole lists, and has no table of click probabilities.
     """
 
     name: str = ""
     recipe: tuple[str, dict[str, Any]] | None = None
+    has_table: bool = True
 
     @property
     @abstractmethod
@@ -58,16 +70,66 @@ class World(ABC):
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
         """(n_items, n_positions) probabilities of a click in round t."""
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Split the rounds from ``start`` up to ``stop`` where probabilities change: (end of piece, probabilities).
+    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
+        """Draw the clicks (n_positions,), 0 or 1, on a list in round t. All randomness comes from ``rng``."""
+        p = self.click_probabilities(t)[ranking, np.arange(self.n_positions)]
+        return (rng.random(p.size) < p).astype(np.float64)
 
-        This default yields one piece per round. Override it in a world that changes rarely: fewer pieces are faster.
+    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
+        """Return the expected number of clicks on a list in round t."""
+        return float(self.click_probabilities(t)[ranking, np.arange(self.n_positions)].sum())
+
+    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the expected number of clicks on each of several lists (count, n_positions) in round t."""
+        return np.array([self.expected_reward(t, ranking) for ranking in rankings])
+
+    def best_list(self, t: int) -> BestList:
+        """Return the list with the largest expected number of clicks in round t, and how far it is certain."""
+        from ..geometry import best_ranking  # imports the compiler
+
+        ranking = best_ranking(self.click_probabilities(t))
+        value = self.expected_reward(t, ranking)
+        return BestList(ranking, value, value, "assignment")
+
+    def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
+        """Return the users of round t for compiled loops, with item ``labels[i]`` as item i; None in plain Python.
+
+        The users are a NamedTuple with kernels registered by :func:`bothworlds.core.clicks` and
+        :func:`bothworlds.core.expects`. Each call returns its own work arrays.
         """
-        for t in range(start, stop):
-            yield t + 1, self.click_probabilities(t)
+        from .users import TableUsers  # imports the compiler
+
+        table, shape = self.click_probabilities(t), (self.n_items, self.n_positions)
+        if table.shape != shape:
+            raise ValueError(
+                f"click_probabilities must have the shape (n_items, n_positions) = {shape}; got {table.shape}"
+            )
+        order = np.arange(self.n_items) if labels is None else labels
+        return TableUsers(np.ascontiguousarray(table[order], dtype=np.float64))
+
+    def adversary(self, labels: NDArray[np.int64]) -> AttackState | PlainAttack | None:
+        """Return the adversary before the first round, with item ``labels[i]`` as item i; None if there is none."""
+        return None
+
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        """Split the rounds from ``start`` up to ``stop`` where users change: yield the end of each part.
+
+        This default yields every round. Override it in a world that changes rarely: fewer parts are faster.
+        """
+        yield from range(start + 1, stop + 1)
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the parts of ``spans`` with their click probabilities: (end, probabilities)."""
+        for end in self.spans(start, stop):
+            yield end, self.click_probabilities(start)
+            start = end
+
+    def first_round_like(self, t: int) -> int:
+        """Return the first round whose users are those of round t, or t itself if this is not known."""
+        return t
 
     def first_change(self) -> int | None:
-        """The first round whose click probabilities differ from those of round 0, or None if no such round is known.
+        """The first round whose users differ from those of round 0, or None if no such round is known.
 
         In a game of at most that many rounds the users never change. Override it in a world that changes.
         """
@@ -122,10 +184,14 @@ class Matrix(World):
         _check_round(t)
         return self._probabilities
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield all rounds as one piece: nothing changes."""
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        """Yield the end of all rounds: nothing changes."""
         if start < stop:
-            yield stop, self._probabilities
+            yield stop
+
+    def first_round_like(self, t: int) -> int:
+        """Return 0."""
+        return 0
 
     def numbers(self) -> dict[str, Any]:
         """The click probabilities (n_items, n_positions)."""
@@ -155,7 +221,10 @@ class Stochastic(Matrix):
 
 
 class Periodic(World):
-    """Several worlds that alternate: each lasts ``phase`` rounds, and after the last comes the first again."""
+    """Several worlds that alternate: each lasts ``phase`` rounds, and after the last comes the first again.
+
+    Either all of them answer whole lists, or none.
+    """
 
     def __init__(self, worlds: Sequence[World], phase: int) -> None:
         self.worlds = tuple(worlds) if isinstance(worlds, Sequence) else ()
@@ -164,11 +233,9 @@ class Periodic(World):
         shapes = {(world.n_items, world.n_positions) for world in self.worlds}
         if len(shapes) > 1:
             raise ValueError(f"worlds must have one shape; got {sorted(shapes)}")
-        given: Any = phase
-        whole = isinstance(given, (int, np.integer)) or (isinstance(given, float) and given.is_integer())
-        if isinstance(given, bool) or not whole or given < 1:
-            raise ValueError(f"phase must be a positive number of rounds; got {phase!r}")
-        self.phase = int(phase)
+        if len({world.has_table for world in self.worlds}) > 1:
+            raise ValueError("worlds whose clicks depend on the list cannot alternate with others")
+        self.phase, self.has_table = whole(phase, "phase", 1), self.worlds[0].has_table
 
     @property
     def n_items(self) -> int:
@@ -180,22 +247,60 @@ class Periodic(World):
         """The number of positions to fill."""
         return self.worlds[0].n_positions
 
+    def at(self, t: int) -> World:
+        """Return the world of round t; raises ValueError for a negative round."""
+        _check_round(t)
+        return self.worlds[t // self.phase % len(self.worlds)]
+
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
         """(n_items, n_positions) probabilities of a click in round t."""
-        _check_round(t)
-        return self.worlds[t // self.phase % len(self.worlds)].click_probabilities(t)
+        return self.at(t).click_probabilities(t)
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the pieces of the world that each phase belongs to."""
+    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
+        """Draw the clicks (n_positions,) on a list in round t."""
+        return self.at(t).click(t, ranking, rng)
+
+    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
+        """Return the expected number of clicks on a list in round t."""
+        return self.at(t).expected_reward(t, ranking)
+
+    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the expected number of clicks on each of several lists in round t."""
+        return self.at(t).expected_rewards(t, rankings)
+
+    def best_list(self, t: int) -> BestList:
+        """Return the best list of the world of round t."""
+        return self.at(t).best_list(t)
+
+    def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
+        """Return the users of round t; None if one of the worlds is in plain Python."""
+        if self.has_table:
+            return self.at(t).users(t, labels)
+        everywhere = [world.users(t, labels) for world in self.worlds]
+        return None if any(users is None for users in everywhere) else everywhere[self.worlds.index(self.at(t))]
+
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        """Yield the parts of the world that each phase belongs to."""
         while start < stop:
-            turn = start // self.phase
-            end = min(stop, (turn + 1) * self.phase)
-            yield from self.worlds[turn % len(self.worlds)].pieces(start, end)
+            end = min(stop, (start // self.phase + 1) * self.phase)
+            yield from self.at(start).spans(start, end)
             start = end
 
+    def first_round_like(self, t: int) -> int:
+        """Return the first round of the world of round t if its users are those of round t, and otherwise t."""
+        world = self.at(t)
+        first = self.worlds.index(world) * self.phase
+        return first if world.first_round_like(first) == world.first_round_like(t) else t
+
     def first_change(self) -> int | None:
-        """The first round whose click probabilities differ from those of round 0; None if there is none in a period."""
-        return first_difference(self, self.phase * len(self.worlds))
+        """The first round whose users differ from those of round 0; None if there is none in a period.
+
+        Worlds that answer whole lists are compared as objects.
+        """
+        if self.has_table:
+            return first_difference(self, self.phase * len(self.worlds))
+        ends = self.spans(0, self.phase * len(self.worlds))
+        return next((t for t in (0, *ends) if self.first_round_like(t) != self.first_round_like(0)), None)
 
     def numbers(self) -> dict[str, Any]:
         """The phase, and the descriptions of the worlds."""
@@ -206,7 +311,7 @@ class Relabelled(World):
     """A world with its items in another order: item ``labels[i]`` of the given world is item i here."""
 
     def __init__(self, world: World, labels: NDArray[np.int64]) -> None:
-        self._world, self._labels, self.name = world, np.array(labels), world.name
+        self._world, self._labels, self.name, self.has_table = world, np.array(labels), world.name, world.has_table
 
     @property
     def n_items(self) -> int:
@@ -222,10 +327,34 @@ class Relabelled(World):
         """(n_items, n_positions) probabilities of a click in round t."""
         return self._world.click_probabilities(t)[self._labels]
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The pieces of the given world."""
-        for end, probabilities in self._world.pieces(start, stop):
-            yield end, probabilities[self._labels]
+    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
+        """Draw the clicks (n_positions,) on a list in round t."""
+        return self._world.click(t, self._labels[ranking], rng)
+
+    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
+        """Return the expected number of clicks on a list in round t."""
+        return self._world.expected_reward(t, self._labels[ranking])
+
+    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the expected number of clicks on each of several lists in round t."""
+        return self._world.expected_rewards(t, self._labels[rankings])
+
+    def best_list(self, t: int) -> BestList:
+        """Return the best list of the given world, with the labels of this one."""
+        best = self._world.best_list(t)
+        return best._replace(ranking=np.argsort(self._labels)[best.ranking])
+
+    def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
+        """Return the users of round t for compiled loops."""
+        return self._world.users(t, self._labels if labels is None else self._labels[labels])
+
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        """The parts of the given world."""
+        return self._world.spans(start, stop)
+
+    def first_round_like(self, t: int) -> int:
+        """The first round of the given world with these users."""
+        return self._world.first_round_like(t)
 
     def first_change(self) -> int | None:
         """The first change of the given world."""
@@ -254,6 +383,19 @@ def matrix(click_probabilities: ArrayLike) -> Matrix:
     <Matrix: 2 items, 2 positions>
     """
     return Matrix(click_probabilities)
+
+
+def periodic(worlds: Sequence[World], phase: int) -> Periodic:
+    """Build a world in which the given worlds alternate, ``phase`` rounds each.
+
+    Either all of them or none answer a whole list; otherwise raises ValueError.
+
+    >>> summer, winter = stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])
+    >>> year = periodic([summer, winter], phase=10)
+    >>> [float(year.click_probabilities(t)[0, 0]) for t in (0, 9, 10, 19, 20)]
+    [0.9, 0.9, 0.1, 0.1, 0.9]
+    """
+    return Periodic(worlds, phase)
 
 
 def first_difference(world: World, stop: int) -> int | None:

@@ -82,18 +82,18 @@ def resolve(given: str | World) -> World:
     other: Any = given  # may be any object with the three attributes
     if isinstance(other, World):
         return other
-    if all(hasattr(other, part) for part in ("n_items", "n_positions", "click", "expected_reward")):
-        return _ExternalListWorld(given)
-    missing = [part for part in ("n_items", "n_positions", "click_probabilities") if not hasattr(other, part)]
-    if missing or isinstance(other, type):
+    made = not isinstance(other, type)
+    if made and all(hasattr(other, part) for part in ("n_items", "n_positions", "click", "expected_reward")):
+        return _ExternalLists(given)
+    if not made or not all(hasattr(other, part) for part in ("n_items", "n_positions", "click_probabilities")):
         raise ValueError(
             f"world must be a name or an object with n_items, n_positions and click_probabilities; got {given!r}"
         )
-    return _ExternalWorld(given)
+    return _External(given)
 
 
-class _External:
-    """What a world takes from an object that is not a World: its name, shape, first change and class."""
+class _External(World):
+    """A World around an object that has the members every world has, and no others; it checks what they return."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
@@ -115,10 +115,6 @@ class _External:
         given = type(self._given)
         return {"class": f"{given.__module__}.{given.__qualname__}"}
 
-
-class _ExternalWorld(_External, World):
-    """A World around an object that only has the three members every world has; it checks what they return."""
-
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
         checked = Matrix(self._given.click_probabilities(t))
         if (checked.n_items, checked.n_positions) != (self.n_items, self.n_positions):
@@ -129,8 +125,10 @@ class _ExternalWorld(_External, World):
         return checked.click_probabilities(t)
 
 
-class _ExternalListWorld(_External, ListWorld):
-    """A ListWorld around an object with ``click`` and ``expected_reward``; it checks what they return."""
+class _ExternalLists(_External, ListWorld):
+    """The same for an object with ``click`` and ``expected_reward``."""
+
+    click_probabilities = ListWorld.click_probabilities
 
     def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
         clicks = np.asarray(self._given.click(t, ranking, rng), np.float64)

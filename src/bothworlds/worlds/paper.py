@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import World, stochastic
-from .builders import periodic
+from .base import World, periodic, stochastic
 
 __all__ = ["WORLDS", "exchange_items", "reverse_both"]
 

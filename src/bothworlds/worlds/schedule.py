@@ -40,7 +40,7 @@ class Changing(World):
     >>> world = Changing(plan, examination=[1.0])
     >>> [float(world.click_probabilities(t)[0, 0]) for t in (9, 10, 25)]
     [0.9, 0.1, 0.9]
-    >>> [end for end, _ in world.pieces(5, 35)]
+    >>> list(world.spans(5, 35))
     [10, 20, 30, 35]
     """
 
@@ -64,26 +64,25 @@ class Changing(World):
         """(n_items, n_positions) probabilities of a click in round t."""
         if t < 0:
             raise ValueError(f"t must not be negative; got {t}")
-        return self._phase(t)[1]
+        probabilities = np.outer(self._phase(t)[1], self.examination)
+        probabilities.setflags(write=False)
+        return probabilities
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield one piece for each phase."""
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        """Yield the end of each phase."""
         while start < stop:
-            end, probabilities = self._phase(start)
-            start = min(end, stop)
-            yield start, probabilities
+            start = min(self._phase(start)[0], stop)
+            yield start
 
     def first_change(self) -> int | None:
         """The first round whose click probabilities differ from those of round 0; None if early phases are equal."""
         return first_difference(self, int(self._plan(INITIAL_PHASES)[0][-1]))
 
     def _phase(self, t: int) -> tuple[int, NDArray[np.float64]]:
-        """Return the end of the phase of round t, and its probabilities."""
+        """Return the end of the phase of round t, and its attraction."""
         t = min(t, FOREVER - 1)
         ends, attraction = self._phases
         while t >= ends[-1]:
             ends, attraction = self._phases = self._plan(2 * len(ends))
         k = np.searchsorted(ends, t, side="right")
-        probabilities = np.outer(attraction[k], self.examination)
-        probabilities.setflags(write=False)
-        return int(ends[k]), probabilities
+        return int(ends[k]), attraction[k]

@@ -1,27 +1,104 @@
-"""Users who answer a whole list, for compiled loops, and calls of their kernels from Python.
+"""Users as compiled loops know them, how they answer a list, and calls of their kernels from Python.
 
 This module imports the compiler; worlds import it when their users are first needed.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import click, clicks, expected_reward, expects
-from ..kernels import Floats, Ints, kernel
+from ..kernels import Floats, Ints, kernel, name_apart, register_kernels
 from ..statistics import browsing
 from ..statistics.chain import recursions as chain
 
-__all__ = ["BrowsingUsers", "ChainUsers", "TableUsers", "clicks_on", "reward_of", "rewards_of"]
+if TYPE_CHECKING:
+    from .base import World
+
+__all__ = [
+    "Answer",
+    "BrowsingUsers",
+    "ChainUsers",
+    "PlainUsers",
+    "TableUsers",
+    "answer",
+    "clicks_on",
+    "new_answer",
+    "reward_of",
+    "rewards_of",
+]
+
+TOTALS = 6  # expected reward, clicks, and the four scores of an attack
+
+
+class Answer(NamedTuple):
+    """What users did with a list, what is reported of it, and the sums over all rounds. It is filled in every round."""
+
+    clicks: Floats  # (m,)
+    reported: Floats  # (m,) what the policy learns: the same array as ``clicks``, unless there is an adversary
+    totals: Floats  # (TOTALS,)
+
+
+def new_answer(n_positions: int, adversary: Any = None) -> Answer:
+    """Return an answer before the first round; if there is an adversary, its reports have an array of their own."""
+    clicks = np.zeros(n_positions)
+    return Answer(clicks, clicks if adversary is None else np.zeros(n_positions), np.zeros(TOTALS))
+
+
+def answer(users: Any, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    """Let users click on a list, and add to the totals. Can be called from compiled code.
+
+    Users without an implementation of their own answer with ``expected_reward`` and ``click``.
+    """
+    _ANSWER.get(type(users), answer_list)(users, ranking, rng, to)
+
+
+# Not kernels: they are compiled as part of the loop.
+
+
+def answer_list(users: Any, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    to.totals[0] += expected_reward(users, ranking)
+    click(users, ranking, rng, to.clicks)
+    for j in range(ranking.size):
+        to.totals[1] += to.clicks[j]
 
 
 class TableUsers(NamedTuple):
-    """Users with a table of click probabilities, for loops that ask for whole lists."""
+    """Users with a table of click probabilities."""
 
     probabilities: Floats  # (n, m)
+
+
+def answer_table(users: TableUsers, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    for j in range(ranking.size):
+        p = users.probabilities[ranking[j], j]
+        to.totals[0] += p
+        to.clicks[j] = 1.0 if rng.random() < p else 0.0
+        to.totals[1] += to.clicks[j]
+
+
+class PlainUsers:
+    """The users of a world in plain Python, with item ``labels[i]`` as item i, from round ``t`` on."""
+
+    def __init__(self, world: World, labels: NDArray[np.int64], t: int) -> None:
+        self.world, self.labels, self.t = world, labels, t
+
+
+def answer_plainly(users: PlainUsers, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    """Let the users of the next round click on a list, as ``answer``."""
+    shown = users.labels[ranking]
+    to.totals[0] += float(users.world.expected_reward(users.t, shown))
+    to.clicks[:] = users.world.click(users.t, shown, rng)
+    to.totals[1] += to.clicks.sum()
+    users.t += 1
+
+
+_ANSWER: dict[type, Any] = {TableUsers: answer_table, PlainUsers: answer_plainly}
+name_apart(TableUsers)
+register_kernels(answer, _ANSWER, otherwise=answer_list)
 
 
 @clicks(TableUsers)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.core import copy_state
+from bothworlds.core import NONE_ABSENT, copy_state
 from bothworlds.kernels import kernel
 from bothworlds.policies.parts import blocks as parts
 from bothworlds.policies.parts.blocks import make_blocks
@@ -18,8 +18,12 @@ from tests.reference.blocks import as_lists, levels
 
 
 @kernel
-def arrange(blocks, worse, behind):
-    parts.arrange(blocks, worse, behind)
+def arrange_present(blocks, worse, behind, absent):
+    parts.arrange(blocks, worse, behind, absent)
+
+
+def arrange(blocks, worse, absent=NONE_ABSENT):
+    arrange_present(blocks, worse, np.zeros(len(worse), np.int64), absent)
 
 
 @kernel
@@ -77,17 +81,30 @@ def test_blocks_of_a_relation_are_those_of_its_definition(worse):
     n = len(worse)
     np.fill_diagonal(worse, False)
     blocks = partition(n, [1])
-    arrange(blocks, worse, np.zeros(n, np.int64))
+    arrange(blocks, worse)
     assert_consistent(blocks)
     assert as_lists(blocks) == levels(worse)
+
+
+@pytest.mark.slow
+@given(relations, st.sets(st.integers(0, 6)))
+def test_blocks_without_some_items_are_those_of_the_relation_of_the_others(worse, absent):
+    n = len(worse)
+    np.fill_diagonal(worse, False)
+    present = np.array([i for i in range(n) if i not in absent], int)
+    blocks = partition(n, [1])
+    arrange(blocks, worse, np.array([i for i in absent if i < n], np.int64))
+    count = blocks.n_blocks[0]
+    assert (blocks.first[count:] == len(present)).all()
+    assert as_lists(blocks) == [[int(present[i]) for i in level] for level in levels(worse[np.ix_(present, present)])]
 
 
 def test_an_order_gives_single_items_and_no_relation_one_block():
     blocks = make_blocks(5)
     total = np.triu(np.ones((5, 5), bool), 1)[::-1, ::-1]
-    arrange(blocks, np.ascontiguousarray(total), np.zeros(5, np.int64))
+    arrange(blocks, np.ascontiguousarray(total))
     assert as_lists(blocks) == [[4], [3], [2], [1], [0]]
-    arrange(blocks, np.zeros((5, 5), bool), np.zeros(5, np.int64))
+    arrange(blocks, np.zeros((5, 5), bool))
     assert as_lists(blocks) == [[0, 1, 2, 3, 4]]
 
 

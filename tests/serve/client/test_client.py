@@ -26,7 +26,7 @@ from tests.commands import run
 from tests.serve.app_server import listening
 from tests.serve.fake_engine import FakeEngine
 from tests.serve.fake_service import FakeService
-from tests.serve.fakes import FakeStore
+from tests.serve.running import temporary_store
 
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
 
@@ -205,6 +205,22 @@ def test_clicks_are_sent_together_and_merged(client, service):
     assert client.flush()
     assert len(service.batches) == 1
     assert service.clicks == {"event of r1": ({0, 2}, False), "event of r2": (set(), True)}
+
+
+def test_a_list_is_reported_as_shown_unless_the_caller_says_otherwise(client, service):
+    client.rank("home", "r1")
+    unsure, unseen = client.rank("home", "r2", shown=False), client.rank("home", "r3")
+    client.click(unsure, 0)
+    client.shown(unseen, False)
+    assert client.flush()
+    ((first, second, third),) = service.batches
+    assert (first["shown"], second.get("shown"), third["shown"]) == (True, None, False)
+
+
+def test_a_list_that_was_shown_stays_so_with_later_clicks(client, service):
+    client.click(client.rank("home", "r1"), 2, final=True)
+    assert client.flush()
+    assert [(event["shown"], event["clicks"], event["final"]) for event in service.batches[0]] == [(True, [2], True)]
 
 
 def test_no_feedback_is_sent_for_a_page_in_its_own_order(client, service):
@@ -444,7 +460,7 @@ def test_the_asynchronous_client(address, service):
 @pytest.fixture
 def deletable():
     """The address of a service whose engine is in memory, with the surface "home" and one event."""
-    with listening(Service(FakeEngine(), FakeStore(), Config(request_log=False))) as address:
+    with listening(Service(FakeEngine(), temporary_store(), Config(request_log=False))) as address:
         yield address
 
 

@@ -19,7 +19,7 @@ from tests.serve.app_server import listening
 from tests.serve.browser import Browser, needs_browser
 from tests.serve.fake_engine import FakeEngine
 from tests.serve.fake_service import FakeService
-from tests.serve.fakes import FakeStore
+from tests.serve.running import temporary_store
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -82,10 +82,12 @@ def shop(address, browser):
     return browser
 
 
-def leave(browser, address, service, seconds=60.0):
-    """Go to another page, and wait until the first one has sent its feedback."""
+def leave(browser, address, service, kept=False):
+    """Go to another page, and wait for the feedback of the first one; ``kept``: it may be restored by "back"."""
+    if not kept:
+        browser.run("addEventListener('unload', () => 0); 0")  # such pages are not cached
     browser.open(f"{address}/other")
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 60.0
     while not service.batches and time.monotonic() < end:
         time.sleep(0.05)
 
@@ -269,8 +271,9 @@ def test_feedback_with_a_permanent_error_is_not_retried(shop, service):
 
 
 def test_clicks_are_sent_automatically_after_flush_ms(shop, service):
+    shop.run("bw.flushMs = 20; 0")
     ranked(shop)
-    shop.run("bw.flushMs = 20; bw.click(1)")
+    shop.run("bw.click(1); 0")
     shop.until("bw._waiting.size === 0")
     assert len(service.clicks) == 1
 
@@ -304,11 +307,27 @@ def test_without_final_on_leave_the_event_stays_open(shop, service, address):
     assert service.clicks == {event: ({1}, False)}
 
 
-def test_a_list_that_was_not_shown_is_not_reported_on_leaving(shop, service, address):
+def test_a_page_that_may_be_restored_is_not_final(shop, service, address):
+    event = ranked(shop)["event_id"]
+    leave(shop, address, service, kept=True)
+    assert service.clicks == {event: (set(), False)}
+    assert service.batches[0][0]["shown"]
+
+
+def test_a_list_that_the_page_cannot_show_is_reported_as_not_shown_on_leaving(shop, service, address):
     service.items = ["a", "b", "not on this page"]
     shop.run("bw.attach(document.querySelector('#list'))")
-    leave(shop, address, service, seconds=0.5)
-    assert service.batches == []
+    leave(shop, address, service)
+    assert [(event["shown"], event["final"]) for event in service.batches[0]] == [(False, False)]
+
+
+def test_a_list_that_comes_too_late_is_reported_as_not_shown(shop, service):
+    service.delay = 0.2
+    shop.run("bw.timeoutMs = 10; bw.flushMs = 60000; 0")
+    assert ranked(shop)["items"] == ["a", "b", "c"]
+    shop.until("bw._waiting.size === 1")
+    assert shop.run("bw.flush()") is True
+    assert [(event["shown"], event["clicks"]) for event in service.batches[0]] == [(False, [])]
 
 
 def test_attach_orders_the_list_and_reports_clicks(shop, service):
@@ -327,21 +346,21 @@ def test_attaching_again_reports_clicks_on_the_new_list_only(shop, service):
     assert second["items"] == shop.run(VISIBLE) == ["a", "b", "c"]
     shop.run("document.querySelector('[data-bw-item=c] a').click()")
     assert shop.run("bw.flush()") is True
-    assert service.clicks == {second["event_id"]: ({2}, False)}
+    assert service.clicks == {first["event_id"]: (set(), False), second["event_id"]: ({2}, False)}
     service.failing = [503]  # the second list stays, and so do reports of clicks on it
     shop.run("bw.attach(document.querySelector('#list'))")
     shop.run("document.querySelector('[data-bw-item=a] a').click()")
     assert shop.run("bw.flush()") is True
-    assert service.clicks == {second["event_id"]: ({0, 2}, False)}
+    assert service.clicks[second["event_id"]] == ({0, 2}, False)
     assert first["event_id"] != second["event_id"]
 
 
-def test_with_rewards_attach_orders_the_list_and_reports_nothing(shop, service):
+def test_with_rewards_attach_orders_the_list_and_reports_no_clicks(shop, service):
     shop.run("bw.objective = 'rewards'; bw.attach(document.querySelector('ul'))")
     slots = "[...document.querySelectorAll('li:not([hidden])')].map((child) => child.dataset.bwSlot).join()"
     assert shop.run(slots) == "0,1,2"
     shop.run("document.querySelector('li:not([hidden])').click(); bw.flush()")
-    assert service.batches == []
+    assert [(event["shown"], event["clicks"]) for event in service.batches[0]] == [(True, [])]
 
 
 def test_attach_keeps_the_page_order_if_the_service_fails(shop, service):
@@ -354,11 +373,11 @@ def test_attach_keeps_the_page_order_if_the_service_fails(shop, service):
     assert service.batches == []
 
 
-def test_a_list_that_the_page_cannot_show_is_not_reported(shop, service):
+def test_clicks_on_a_list_that_the_page_cannot_show_are_not_reported(shop, service):
     service.items = ["a", "b", "not on this page"]
     shop.run("bw.attach(document.querySelector('#list'))")
     shop.run("document.querySelector('[data-bw-item=a] a').click(); bw.flush()")
-    assert service.batches == []
+    assert [(event["shown"], event["clicks"]) for event in service.batches[0]] == [(False, [])]
 
 
 def test_the_client_stores_nothing_in_the_browser(shop):
@@ -392,7 +411,7 @@ def test_the_example_page_without_the_service_shows_its_own_order(browser, addre
 def editing(browser):
     """The address of a service without surfaces and keys, and its engine; pages run no scripts of their own."""
     engine = FakeEngine([])
-    service = Service(engine, FakeStore(), Config(request_log=False), pages=routes(engine))
+    service = Service(engine, temporary_store(), Config(request_log=False), pages=routes(engine))
     with listening(service) as address:
         browser.errors.clear()
         browser.show()

@@ -296,24 +296,6 @@ def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
 
 
 @pytest.mark.slow
-def test_a_takeover_by_the_leader_is_told_in_words_and_marked_on_the_time_axis():
-    at = NOW - 40 * 60_000
-    over = {"segment": "", "took_over_at": at, "rounds": 3000, "until_rounds": 4500, "ended_at": None, "alone": True}
-    page = dashboard(takeovers=[over])
-    assert "The leader took over on" in page.text
-    assert "after 3,000 pages" in page.text
-    assert "It plays alone until there are 4,500 pages; then the sampler is tried again." in page.text
-    assert page.source.count('class="takeover"') == 3  # a paragraph, and a mark in the wide and in the narrow chart
-    assert page.source.count(">leader alone<") == 2
-    assert page.source.count('class="key takeover"') == 1
-    assert "takeover" not in dashboard().source
-    ended = dashboard(takeovers=[over | {"ended_at": at + 600_000, "alone": False, "segment": "mobile"}]).text
-    assert "In segment mobile, the leader took over on" in ended
-    assert f"It played alone until {text.timestamp(at + 600_000, True)} UTC; since then, the sampler is tried" in ended
-    assert "It plays alone" not in ended
-    assert "because of a reset or of another policy" in dashboard(takeovers=[over | {"alone": False}]).text
-
-
 def test_a_shift_and_warnings_are_shown_as_alerts():
     shift = {"alarm": True, "recent": 0.2, "long_run": 0.5, "z": -9.0, "note": "z = -9.0"}
     page = dashboard(shift=shift, warnings=["Feedback is missing."])
@@ -435,6 +417,47 @@ def test_an_event_with_rewards_shows_them():
     assert "late reward" in page.text
     assert "and its rewards are counted" in page.text
     assert "Clicked" not in page.text
+
+
+def test_many_surfaces_are_listed_a_page_at_a_time():
+    names = [f"s{k:03d}" for k in range(2 * routes.LISTED_SURFACES + 3)]
+    client, seen, path = PageClient(FakeEngine([surface_of(name=name) for name in names])), [], "/"
+    for last in (False, False, True):
+        shown = read(client, path)
+        found = [name for name in names if f"/surfaces/{name}" in shown.source]
+        assert len(found) <= routes.LISTED_SURFACES
+        seen += found
+        assert ('rel="next"' in shown.source) != last
+        path = f"/?from=s{len(seen):03d}"
+    assert seen == names
+    assert f"Surfaces 1 to {routes.LISTED_SURFACES} of {len(names)}" in " ".join(read(client, "/").text.split())
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"settled_by": "unconfirmed"}, "Nothing has confirmed that the page was shown"),
+        ({"settled_by": "void"}, "The page was not shown: it is neither learned from nor compared."),
+        ({"learned": False}, "There were too many pages of this visitor or address"),
+    ],
+)
+def test_an_event_that_is_not_learned_from_has_the_reason(fields, reason):
+    class Discarded(FakeEngine):
+        async def event(self, event_id):
+            return {**await super().event(event_id), **fields}
+
+    page = read(PageClient(Discarded()), "/event?id=" + "ab" * 16).text
+    assert reason in page
+    assert "are counted" not in page
+
+
+def test_pages_that_are_not_learned_from_are_figures_of_the_surface():
+    ends = {"since": 0, "pages": 900, "by_deadline": 90, "unconfirmed": 100, "unconfirmed_with_clicks": 40}
+    page = dashboard(feedback={**ends, "void": 7, "not_counted": 3}, warnings=["set feedback to clicks"]).text
+    assert "100 of 1,000 (10%), 40 of them with clicks; neither learned from nor compared" in page
+    assert "Reported as not shown 7 Too many of one visitor or address 3" in page
+    assert "Set feedback to clicks." in page
+    assert "Unconfirmed" not in dashboard().text
 
 
 def test_a_mistyped_event_id_can_be_corrected():

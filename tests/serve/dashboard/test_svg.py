@@ -118,35 +118,3 @@ def test_a_detected_change_is_a_line_at_its_time():
     assert "click differently since" in drawn
     assert "1 detected change of visitors" in drawn
     assert "change" not in str(svg.rate_chart(series, 720, 260))
-
-
-def drawn_takeover(drawn):
-    """Return where the line is (None: nowhere), and where the bar on the time axis begins and ends."""
-    (mark,) = (group for group in ET.fromstring(str(drawn)).iter(f"{SVG}g") if group.get("class") == "takeover")
-    line, bar = mark.find(f"{SVG}line"), mark.find(f"{SVG}rect")
-    x = float(bar.get("x"))
-    return None if line is None else float(line.get("x1")), x, round(x + float(bar.get("width")), 1)
-
-
-def test_a_takeover_is_a_line_where_it_began_and_a_bar_while_the_leader_plays_alone():
-    series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4, "design_effect": 1.0} for at in range(11)]
-    axes = svg.Axes(720, 260, 0, 600_000, 1.0)
-    over = {"segment": "", "took_over_at": 180_000, "rounds": 300, "until_rounds": 450, "ended_at": 420_000}
-    over |= {"alone": False}
-
-    def drawn(takeover):
-        return svg.rate_chart(series, 720, 260, [], [takeover])
-
-    start, end, right = axes.x(180_000), axes.x(420_000), axes.x(600_000)
-    assert drawn_takeover(drawn(over)) == (start, start, end)
-    # A takeover that lasts is another drawing: the bar goes on to the right edge.
-    assert drawn_takeover(drawn(over | {"ended_at": None, "alone": True})) == (start, start, right)
-    assert drawn_takeover(drawn(over | {"ended_at": None})) == (start, start, start)  # nobody knows when it ended
-    assert drawn_takeover(drawn(over | {"ended_at": 10**9})) == (start, start, right)
-    assert drawn_takeover(drawn(over | {"took_over_at": -60_000})) == (None, axes.left, end)
-    for outside in (over | {"took_over_at": 10**9, "ended_at": 2 * 10**9}, over | {"took_over_at": -9, "ended_at": -5}):
-        assert "leader" not in str(drawn(outside))
-    assert "1 takeover by the leader" in str(drawn(over))
-    assert "the sampler is tried again" in str(drawn(over))
-    assert "leader alone" in str(drawn(over))
-    assert "leader" not in str(svg.rate_chart(series, 720, 260))

@@ -5,24 +5,44 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.model import Conflict, Invalid, Unknown
-from bothworlds.serve.reports import item_rates
+from bothworlds.serve.engine import learning
+from bothworlds.serve.engine import lists as lists_module
+from bothworlds.serve.engine import served as served_module
+from bothworlds.serve.engine.replay import relearned
+from bothworlds.serve.engine.states import same_bits
+from bothworlds.serve.model import Invalid, NotEnough, Unknown
 from bothworlds.serve.schemas import FeedbackEvent
+from tests.serve.running import (
+    ITEMS,
+    Clock,
+    answer,
+    changed,
+    eventually,
+    log_of,
+    put_surface,
+    refreshed,
+    running,
+    state_of,
+    visits,
+    with_engine,
+    written,
+)
 
-from ..fakes import FakeStore
-from ..running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine, written
+NEW, OLD = {"name": "new", "policy": "ftrl-pbm", "share": 0.5}, {"name": "old", "policy": "uniform", "share": 0.2}
+
+
+def marginals(engine, segment="", arm="learner"):
+    return engine.registry.served("home").learner(segment, arm).lists.marginals
 
 
 @with_engine()
 async def test_the_same_request_gives_the_same_list_though_the_policy_has_moved_on(engine, store, clock):
     first = await engine.rank("home", "r1")
-    for k in range(100):
-        await visit(engine, f"v{k}", {"a"})
-    await refreshed(engine)
+    await visits(engine, [f"v{k}" for k in range(100)], {"a"})
     assert await engine.rank("home", "r1") == first
     engine.clear_recent()  # as after many other requests, or a restart
     assert await engine.rank("home", "r1") == first
@@ -30,18 +50,19 @@ async def test_the_same_request_gives_the_same_list_though_the_policy_has_moved_
     assert (await engine.rank("home", "r2")).event_id != first.event_id
 
 
-def test_a_restarted_engine_has_all_counters_and_surfaces():
+def test_a_restarted_engine_has_learned_and_answered_the_same(store):
     async def whole():
-        store, clock = FakeStore(), Clock()
+        clock = Clock()
         async with running(store, clock=clock) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            await put_surface(engine)
             first = await engine.rank("home", "r1")
-            await visit(engine, "r2", {"a"})
+            await visits(engine, [f"v{k}" for k in range(20)], {"a"})
+            before = state_of(engine)
         async with running(store, clock=clock) as engine:
+            assert not engine.states.size  # states are read when they are used
             assert await engine.rank("home", "r1") == first
-            assert (await engine.state("home"))["rounds"] == 1
+            assert same_bits(state_of(engine), before)
             assert (await answer(engine, first, [0])).status == "accepted"
-        assert store.totals() == store.rebuilt()
 
     asyncio.run(whole())
 
@@ -50,30 +71,15 @@ def test_a_restarted_engine_has_all_counters_and_surfaces():
 async def test_feedback_counts_once_however_often_it_is_sent(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     statuses = [(await answer(engine, ranked, clicks, final)).status for clicks, final in (([1], False), ([1], False))]
-    statuses += [
-        (await answer(engine, ranked, [1, 2], True)).status,
-        (await answer(engine, ranked, [1, 2], True)).status,
-    ]
-    statuses += [(await answer(engine, ranked, [0], True)).status]
-    assert statuses == ["accepted", "duplicate", "accepted", "duplicate", "accepted"]
-    rounds, loss, shown, clicked = store.totals()[1, ""]
-    assert (rounds, loss, sum(shown.values()), sum(clicked.values())) == (1, {}, 3, 3)
-    assert store.totals() == store.rebuilt()
-
-
-def test_the_state_includes_feedback_as_soon_as_it_is_acknowledged():
-    async def whole():
-        store = FakeStore()
-        async with running(store, shared=True, refresh_ms=60_000) as one, running(store, shared=True) as two:
-            await one.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            await two.catch_up()
-            for k in range(1, 5):
-                await visit(two, f"r{k}", {"a"})
-                assert [(await engine.state("home"))["rounds"] for engine in (one, two)] == [k, k]
-            await visit(two, "r5", {"a"}, segment="new here")
-            assert (await one.state("home", "new here"))["rounds"] == 1
-
-    asyncio.run(whole())
+    statuses += [(await answer(engine, ranked, [1, 2], True)).status for _ in range(2)]
+    assert statuses == ["accepted", "duplicate", "accepted", "duplicate"]
+    await refreshed(engine)
+    assert (await answer(engine, ranked, [1, 2], True)).status == "duplicate"
+    assert (await answer(engine, ranked, [0], True)).status == "late_applied"  # it is settled: reported, not learned
+    await refreshed(engine)
+    state = state_of(engine)
+    assert (state.pages, state.shown.sum(), state.clicked.sum()) == (1, 3, 2)
+    assert engine.duplicates(1) == 3
 
 
 @with_engine()
@@ -86,33 +92,69 @@ async def test_each_event_of_a_batch_gets_its_own_result(engine, store, clock):
     assert await engine.feedback([]) == []
 
 
-@pytest.mark.slow
 @with_engine(attribution_seconds=60, late_seconds=600)
-async def test_the_deadline_adds_a_loss_and_a_late_click_subtracts_it(engine, store, clock):
-    ranked = await engine.rank("home", "r1")
-    await written(engine)
+async def test_what_was_seen_is_learned_and_nothing_else(engine, store, clock):
+    """Without a confirmation, nobody knows whether the list was shown; a click alone confirms nothing."""
+    pages = {name: await engine.rank("home", name) for name in ("nothing", "clicked", "shown", "void", "both", "final")}
+    assert (await answer(engine, pages["clicked"], [0], False)).status == "accepted"
+    assert (await answer(engine, pages["shown"], [], False, shown=True)).status == "accepted"
+    assert (await answer(engine, pages["void"], [], False, shown=False)).status == "accepted"
+    assert (await answer(engine, pages["both"], [1], True, shown=True)).status == "accepted"
+    assert (await answer(engine, pages["final"], [], True)).status == "accepted"
+    await refreshed(engine)
+    assert state_of(engine).pages == 2
     clock.at += 61_000
-    await eventually(lambda: store.open_events() == 0)
-    rounds, loss, *_ = store.totals()[1, ""]
-    assert (rounds, len(loss)) == (1, 3)
-    assert (await answer(engine, ranked, [0, 1, 2])).status == "late_applied"
-    rounds, loss, _, clicked = store.totals()[1, ""]
-    assert (rounds, loss, sum(clicked.values())) == (1, {}, 3)
-    assert store.totals() == store.rebuilt()
+    await refreshed(engine)
+    ends = {name: log_of(store)[bytes.fromhex(page.event_id)].settled_by for name, page in pages.items()}
+    assert ends == {
+        "nothing": "unconfirmed",
+        "clicked": "unconfirmed",
+        "shown": "deadline",
+        "void": "void",
+        "both": "final",
+        "final": "final",
+    }
+    assert state_of(engine).pages == 3
+    assert (await answer(engine, pages["shown"], [0, 1, 2])).status == "late_applied"
+    clock.at += 700_000
+    late = [
+        await answer(engine, pages["nothing"], [0]),
+        *await engine.feedback([FeedbackEvent(pages["void"].event_id, pages["void"].token, [1], False)]),
+    ]
+    assert {one.status for one in late} == {"expired"}
+    await refreshed(engine)
+    assert state_of(engine).clicked.sum() == 1
+
+
+@with_engine(feedback="clicks", attribution_seconds=60)
+async def test_where_only_clicks_are_sent_every_page_is_learned_at_its_deadline(engine, store, clock):
+    pages = [await engine.rank("home", f"r{k}") for k in range(4)]
+    assert (await answer(engine, pages[0], [0])).status == "accepted"
+    await refreshed(engine)
+    assert state_of(engine).pages == 0
+    clock.at += 61_000
+    await refreshed(engine)
+    assert (state_of(engine).pages, state_of(engine).clicked.sum()) == (4, 1)
 
 
 @with_engine(attribution_seconds=60, late_seconds=600)
 async def test_clocks_may_jump(engine, store, clock):
-    likes, jumps = {"a", "b"}, [0, -3_600_000, 30_000, 7_200_000, -60_000, 100_000]
+    jumps = [0, -3_600_000, 30_000, 7_200_000, -60_000, 100_000]
     out = []
     for k, jump in enumerate(jumps):
         out.append(await engine.rank("home", f"r{k}"))
         clock.at += jump
-        await answer(engine, out[k // 2], [s.slot for s in out[k // 2].slots if s.item in likes], k % 2 == 0)
+        await answer(engine, out[k // 2], [0], k % 2 == 0)
+        await refreshed(engine)
     clock.at += 10_000_000
     await written(engine)
-    await eventually(lambda: store.open_events() == 0)
-    assert store.totals() == store.rebuilt()
+    await refreshed(engine)
+    log = log_of(store)
+    assert store.open_events() == 0
+    assert sorted(event.number for event in log.values()) == list(range(1, len(log) + 1))
+    served = engine.registry.served("home")
+    replayed = relearned(store, served.learner("").learner, served.policies[0], *served.shape)
+    assert same_bits(state_of(engine), replayed)
     assert engine.health()["ready"]
 
 
@@ -124,20 +166,18 @@ async def test_the_holdout_gets_its_share_and_its_order_and_is_not_learned_from(
     assert {tuple(slot.item for slot in page.slots) for page in held} == {("f", "e", "a")}
     assert {(slot.p, slot.learn, slot.pinned) for page in held for slot in page.slots} == {(1.0, False, False)}
     await answer(engine, held[0], [0])
-    assert store.totals() == {(1, ""): (0, {}, {}, {})}
+    await refreshed(engine)
+    assert state_of(engine).pages == 0
     pinned = next(
         p for p in [await engine.rank("home", f"p{k}", pins={0: "c"}) for k in range(50)] if p.arm == "holdout"
     )
     assert [slot.item for slot in pinned.slots] == ["c", "f", "e"]
 
 
-@pytest.mark.slow
 @with_engine(minimum_exposure=0.2)
 async def test_every_item_gets_its_minimum_exposure_exactly(engine, store, clock):
-    for k in range(400):
-        await visit(engine, f"v{k}", {"a", "b", "c"})
-    await refreshed(engine)
-    x = np.array((await engine.state("home"))["marginals"]["x"])
+    await visits(engine, [f"v{k}" for k in range(400)], {"a", "b", "c"})
+    x = marginals(engine)
     assert np.isclose(x.sum(axis=1).min(), 0.2)
     assert x.sum(axis=1).max() > 0.7
 
@@ -148,30 +188,49 @@ async def test_it_learns_what_visitors_like(engine, store, clock):
     rng = np.random.default_rng(5)
     attraction, examination = dict(zip(ITEMS, (0.1, 0.1, 0.8, 0.1, 0.7, 0.1))), (1.0, 0.8, 0.6)
     earned = []
-    for k in range(1000):
-        ranked = await engine.rank("home", f"v{k}")
-        chances = [attraction[slot.item] * examination[slot.slot] for slot in ranked.slots]
-        earned.append(sum(chances))
-        await engine.feedback(
-            [FeedbackEvent(ranked.event_id, ranked.token, [j for j, p in enumerate(chances) if rng.random() < p], True)]
-        )
+    for k in range(100):
+        pages = [await engine.rank("home", f"v{k} {j}") for j in range(10)]
+        batch = []
+        for page in pages:
+            chances = [attraction[slot.item] * examination[slot.slot] for slot in page.slots]
+            earned.append(sum(chances))
+            clicks = [j for j, p in enumerate(chances) if rng.random() < p]
+            batch.append(FeedbackEvent(page.event_id, page.token, clicks, True))
+        await engine.feedback(batch)
+        await refreshed(engine)
     uniform = np.mean(list(attraction.values())) * sum(examination)
     assert np.mean(earned[-300:]) > 1.3 * uniform
-    assert store.totals() == store.rebuilt()
-    x = (await engine.state("home"))["marginals"]
-    assert x["items"] == ITEMS
+    served = engine.registry.served("home")
+    assert same_bits(state_of(engine), relearned(store, served.learner("").learner, served.policies[0], *served.shape))
 
 
-@pytest.mark.slow
 @with_engine()
 async def test_segments_learn_apart(engine, store, clock):
-    for k in range(300):
-        await visit(engine, f"m{k}", {"a"}, segment="mobile")
-        await visit(engine, f"d{k}", {"f"}, segment="desktop")
-    await refreshed(engine)
+    for segment, likes in (("mobile", {"a"}), ("desktop", {"f"})):
+        await visits(engine, [f"{segment}{k}" for k in range(300)], likes, segment=segment)
     for segment, best in (("mobile", 0), ("desktop", 5)):
-        x = np.array((await engine.state("home", segment))["marginals"]["x"])
-        assert x.sum(axis=1).argmax() == best
+        assert marginals(engine, segment).sum(axis=1).argmax() == best
+
+
+@with_engine(arms=[NEW | {"share": 0.4}, OLD])
+async def test_each_arm_learns_from_its_own_pages(engine, store, clock):
+    pages = []
+    for segment in ("", "m"):
+        pages += await visits(engine, [f"{segment}{k}" for k in range(100)], {"a", "b"}, segment=segment)
+    for segment in ("", "m"):
+        for arm in ("learner", "new", "old"):
+            own = sum((page.arm, page.segment) == (arm, segment) for page in pages)
+            assert state_of(engine, segment, arm).pages == own > 0
+    assert {page.policy_id.split(":")[0] for page in pages if page.arm == "new"} == {"ftrl-pbm"}
+    new, old = (engine.registry.served("home").learner("", arm).lists for arm in ("new", "old"))
+    assert new.entropy < old.entropy
+
+
+@with_engine(max_segments=2)
+async def test_segments_beyond_the_limit_are_served_as_the_default_one(engine, store, clock):
+    pages = [await engine.rank("home", f"r{k}", segment=f"s{k % 5}") for k in range(20)]
+    assert {page.segment for page in pages} == {"", "s0"}
+    assert {one.segment for one in store.learners()} == {"", "s0"}
 
 
 @with_engine()
@@ -183,6 +242,8 @@ async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, c
         (Invalid, {"request_id": "a\x00b"}),
         (Invalid, {"segment": "a\nb"}),
         (Invalid, {"segment": "s" * 129}),
+        (Invalid, {"visitor": "a\nb"}),
+        (Invalid, {"visitor": "v" * 257}),
         (Invalid, {"pins": {3: "a"}}),
         (Invalid, {"pins": {0: "a", 1: "a"}}),
         (Invalid, {"pins": {0: "nobody"}}),
@@ -193,212 +254,32 @@ async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, c
         with pytest.raises(kind) as caught:
             await engine.rank(**{"surface": "home", "request_id": "r9", **arguments})
         assert caught.value.detail
-    with pytest.raises(Invalid, match="3 slots need 3 items; 2 eligible") as caught:
+    with pytest.raises(NotEnough, match="3 slots need 3 items; 2 eligible") as caught:
         await engine.rank("home", "new", exclude=["a", "b", "c", "d", "someone else"])
     assert caught.value.errors == [{"pointer": "/exclude", "detail": "removes 4 of 6 items"}]
+    assert (await engine.rank("home", "r9")).slots  # it was not left waiting for itself
+
+
+@with_engine(policy="batchrank", policy_settings={"horizon": 1000})
+async def test_a_policy_without_parts_serves_whole_pages_only(engine, store, clock):
+    assert (await engine.rank("home", "r1", exclude=["nobody"])).slots
+    for constraints in ({"exclude": ["a"]}, {"pins": {0: "a"}}):
+        with pytest.raises(Invalid, match="its state has no parts"):
+            await engine.rank("home", "r2", **constraints)
 
 
 @with_engine()
 async def test_a_request_may_pin_all_slots_or_leave_just_enough_items(engine, store, clock):
     pinned = await engine.rank("home", "r1", pins={0: "a", 1: "b", 2: "c"})
-    assert [slot.p for slot in pinned.slots] == [1.0] * 3
+    assert [(slot.p, slot.learn) for slot in pinned.slots] == [(1.0, False)] * 3
     single = await engine.rank("home", "r2", pins={0: "a", 1: "b"}, exclude=["c", "d", "e"])
-    assert (single.slots[2].item, single.slots[2].p, single.slots[2].learn) == ("f", 1.0, True)
+    assert (single.slots[2].item, single.slots[2].p, single.slots[2].learn) == ("f", 1.0, False)
     full = await engine.rank("home", "r3", exclude=["d", "e", "f"])
     assert sorted(slot.item for slot in full.slots) == ["a", "b", "c"]
     for ranked in (pinned, single, full):
         assert (await answer(engine, ranked, [2])).status == "accepted"
-    assert store.totals()[1, ""][0] == 2
-    assert store.totals() == store.rebuilt()
-
-
-@with_engine()
-async def test_policies_for_exclusions_are_cached_up_to_a_limit(engine, store, clock):
-    from bothworlds.serve.engine import served_surface
-
-    for k in range(served_surface.MAX_CACHED + 40):
-        pins = {k % 3: ITEMS[k % 6]}
-        exclude = [name for j, name in enumerate(ITEMS) if k >> 3 >> j & 1 and name != ITEMS[k % 6]][:2]
-        await engine.rank("home", f"r{k}", pins=pins, exclude=exclude)
-    old = engine.refresher.surfaces["home"].segments[""]
-    assert 0 < old.cache_size <= served_surface.MAX_CACHED
-    await visit(engine, "v", {"a"})
     await refreshed(engine)
-    fresh = engine.refresher.surfaces["home"].segments[""]
-    assert 0 < fresh.cache_size <= served_surface.MAX_PRESOLVED
-    assert fresh is not old
-
-
-@with_engine()
-async def test_the_cache_limit_is_shared_by_the_segments_of_a_surface(engine, store, clock):
-    from bothworlds.serve.engine import served_surface
-
-    names = ["", "one", "two", "three"]
-    for name in names:
-        await engine.rank("home", f"first {name}", segment=name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served_surface, "MAX_CACHED_CELLS", 8 * len(ITEMS) * 3)
-        for name in names:
-            for item in ITEMS:
-                await engine.rank("home", f"{name} {item}", segment=name, exclude=[item])
-    kept = [engine.refresher.surfaces["home"].segments[name].cache_size for name in names]
-    assert kept == [2, 2, 2, 2]
-
-
-@with_engine()
-async def test_an_event_can_be_looked_up(engine, store, clock):
-    ranked = await visit(engine, "r1", {"a", "b", "c", "d", "e", "f"}, pins={0: "a"})
-    view = await engine.event(ranked.event_id)
-    assert [slot["item"] for slot in view["slots"]] == [slot.item for slot in ranked.slots]
-    assert view["settled_by"] == "final"
-    assert view["slots"][0]["pinned"]
-    assert "the request pinned some slots" in view["why"]
-    assert "pinned" not in (await engine.event((await visit(engine, "r2", set())).event_id))["why"]
-    assert all(slot["clicked"] for slot in view["slots"])
-    for nonsense in ("", "zz", "0" * 32, "é"):
-        with pytest.raises(Unknown):
-            await engine.event(nonsense)
-
-
-@with_engine(policy="uniform")
-async def test_an_event_is_explained_by_the_policy_of_its_own_surface(engine, store, clock):
-    """Two surfaces of the same size with equal probabilities; items of one are nobody's business on the other."""
-    await engine.put_surface("other", {"slots": 3, "items": list("uvwxyz"), "policy": "uniform"}, actor="test")
-    views = []
-    for surface in ("home", "other"):
-        ranked = await engine.rank(surface, "r1")
-        await answer(engine, ranked, [0])
-        await refreshed(engine)
-        views.append(await engine.event(ranked.event_id))
-        ranked = await engine.rank(surface, "r2")
-        views.append(await engine.event(ranked.event_id))
-    for view in views:
-        listed = {slot["item"] for slot in view["slots"]}
-        assert view["policy"] is None or listed <= set(view["policy"]["items"])
-    assert views[0]["policy_id"] != views[2]["policy_id"]
-
-
-def test_several_engines_on_one_store_give_one_list():
-    async def whole():
-        store, clock = FakeStore(), Clock()
-        options = {"clock": clock, "shared": True, "refresh_ms": 5}
-        async with running(store, **options) as one, running(store, **options) as two:
-            await one.put_surface("home", {"slots": 3, "items": ITEMS, "floor": 0.02}, actor="test")
-            await eventually(two.surfaces)
-            for k in range(100):
-                await visit(one, f"v{k}", {"a"})
-            first = await one.rank("home", "r1")
-            clock.at += 5
-            assert (await two.rank("home", "r1")) == first
-            assert (await answer(two, first, [0])).status == "accepted"
-            await refreshed(two)
-            assert (await two.state("home"))["rounds"] == 101
-
-    asyncio.run(whole())
-
-
-def two_engines(test):
-    """Runs a test with two engines on one store; neither refreshes by itself."""
-
-    def run():
-        async def whole():
-            store, clock = FakeStore(), Clock()
-            options = {"clock": clock, "shared": True, "refresh_ms": 3_600_000}
-            async with running(store, **options) as one, running(store, **options) as two:
-                await one.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-                await test(one, two, store, clock)
-
-        asyncio.run(whole())
-
-    return run
-
-
-@two_engines
-async def test_changes_of_several_processes_are_serialised(one, two, store, clock):
-    await two.put_item("home", "g", actor="test")
-    await one.put_item("home", "h", actor="test")
-    await two.pause_item("home", "h", actor="test")
-    changed = await one.patch_surface("home", {"floor": 0.05}, actor="test")
-    again = await two.patch_surface("home", {"floor": 0.06}, actor="test", if_version=changed.version)
-    assert (again.version, again.items[7].state) == (changed.version + 1, "paused")
-    with pytest.raises(Conflict, match="version"):
-        await one.patch_surface("home", {"floor": 0.07}, actor="test", if_version=changed.version)
-    _, created = await two.put_surface("home", {"slots": 2}, actor="test")
-    assert not created
-    _, created = await one.put_surface("home", {"slots": 2}, actor="test")
-    assert not created
-
-
-@two_engines
-async def test_a_change_is_retried_after_a_version_conflict(one, two, store, clock):
-    await two.catch_up()
-    save, overtaken = store.save_surface, []
-
-    def slow(surface, adjustments, audit):
-        store.save_surface = save
-        quicker = surface_rules.change_settings(store.surfaces()[0], {"floor": 0.09}, clock()).surface
-        overtaken.append(save(quicker, [], []))
-        return save(surface, adjustments, audit)
-
-    store.save_surface = slow
-    changed = await two.put_item("home", "g", actor="test")
-    assert overtaken
-    assert (changed.settings.floor, changed.items[-1].name) == (0.09, "g")
-    store.save_surface = slow
-    with pytest.raises(Conflict, match="read it again"):
-        await two.patch_surface("home", {"slots": 2}, actor="test", if_version=changed.version)
-
-
-@two_engines
-async def test_a_list_with_an_item_that_another_process_added_is_returned(one, two, store, clock):
-    await two.catch_up()
-    await one.put_item("home", "new", actor="test")
-    ranked = await one.rank("home", "r1", pins={0: "new"})
-    assert [slot.item for slot in (await two.rank("home", "r1")).slots] == [slot.item for slot in ranked.slots]
-    await one.put_item("home", "newer", actor="test")
-    ranked = await one.rank("home", "r2", pins={0: "newer"})
-    assert (await two.event(ranked.event_id))["slots"][0]["item"] == "newer"
-    await one.put_item("home", "newest", actor="test")
-    ranked = await one.rank("home", "r3", pins={0: "newest"})
-    assert (await answer(one, ranked, [0])).status == "accepted"
-    assert "newest" in {row["item"] for row in two.export("home")}
-    assert (await two.report("home"))["items"]
-    await one.put_item("home", "last", actor="test")
-    ranked = await one.rank("home", "r4", pins={0: "last"})
-    assert (await answer(two, ranked, [0])).status == "accepted"
-
-
-def test_clicks_on_a_list_that_was_lost_do_not_count_for_another():
-    async def whole():
-        store, clock = FakeStore(), Clock()
-        async with running(store, clock=clock) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
-            engine.writer.enqueue_decision = lambda event: None  # killed before it was written
-            lost = await engine.rank("home", "r1")
-        async with running(store, clock=clock) as engine:
-            await engine.patch_surface("home", {"floor": 0.5, "policy": "uniform"}, actor="test")
-            again = await engine.rank("home", "r1", exclude=[lost.slots[0].item])
-            await written(engine)
-            result = await answer(engine, lost, [0])
-            assert (result.status, "another list" in result.reason) == ("rejected", True)
-            assert (await answer(engine, again, [0])).status == "accepted"
-        assert store.totals() == store.rebuilt()
-        assert sum(store.totals()[1, ""][3].values()) == 1
-
-    asyncio.run(whole())
-
-
-@with_engine()
-async def test_a_late_click_after_a_reset_changes_nothing(engine, store, clock):
-    ranked = await visit(engine, "r1", set())
-    await engine.reset("home", segment=None, actor="test")
-    assert (await answer(engine, ranked, [0, 1])).status == "expired"
-    assert not np.any((await engine.state("home"))["loss"])
-    clock.at += 1
-    ranked = await visit(engine, "r2", set())
-    assert (await answer(engine, ranked, [0, 1])).status == "accepted"
-    assert min(store.totals()[1, ""][1].values()) > 0
-    assert store.totals() == store.rebuilt()
+    assert state_of(engine).pages == 1  # where there was nothing to choose, nothing is learned
 
 
 @with_engine(holdout=0.5)
@@ -410,130 +291,195 @@ async def test_pins_are_the_same_in_the_first_and_in_a_repeated_answer(engine, s
     for k, page in pages.items():
         assert [slot.pinned for slot in page.slots] == [False, True, False]
         assert await engine.rank("home", f"r{k}") == page
-        view = await engine.event(page.event_id)
-        assert [slot["pinned"] for slot in view["slots"]] == [False, True, False]
-        await answer(engine, page, [])
-    assert {(row["position"], row["pinned"]) for row in engine.export("home")} == {(1, False), (2, True), (3, False)}
 
 
-def test_the_first_request_does_not_solve_on_the_event_loop(monkeypatch):
-    from bothworlds.serve.engine import served_surface
-
-    threads = []
-    solve = served_surface.serving_policy
-    monkeypatch.setattr(
-        served_surface,
-        "serving_policy",
-        lambda *arguments: threads.append(threading.current_thread()) or solve(*arguments),
-    )
+def test_clicks_on_a_list_that_was_lost_do_not_count_for_another(store, monkeypatch):
+    """Killed before a decision was written: the list that is stored first is valid."""
 
     async def whole():
-        async with running(FakeStore(), clock=Clock()) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "comb-ts"}, actor="test")
-            assert (await engine.state("home"))["rounds"] == 0
-            first = await engine.rank("home", "r1")
-            for segment in ("one", "two"):
-                await engine.rank("home", segment, segment=segment)
-            assert first.slots
-            assert threads
-            assert threading.main_thread() not in threads
-            await engine.rank("home", "r2", segment="one", exclude=["a"])  # each segment has a cache of its own
-            one, two = (engine.refresher.surfaces["home"].segments[name] for name in ("one", "two"))
-            assert (one.cache_size, two.cache_size) == (1, 0)
+        clock = Clock()
+        async with running(store, clock=clock) as engine:
+            await put_surface(engine, policy="uniform")
+            monkeypatch.setattr(engine.recorder, "enqueue", lambda event: None)
+            lost = [await engine.rank("home", f"r{k}") for k in range(2)]
+        async with running(store, clock=clock) as engine:
+            again = await engine.rank("home", "r0", exclude=[lost[0].slots[0].item])
+            await written(engine)
+            result = await answer(engine, lost[0], [0])
+            assert (result.status, "another list" in result.reason) == ("rejected", True)
+            assert (await answer(engine, again, [0])).status == "accepted"
+            # Feedback restores a list that was lost, and then a repeated request gets it.
+            assert (await answer(engine, lost[1], [0])).status == "accepted"
+            assert (await engine.rank("home", "r1", exclude=[lost[1].slots[0].item])).slots == lost[1].slots
+            await refreshed(engine)
+            assert (state_of(engine).pages, state_of(engine).clicked.sum()) == (2, 2)
 
     asyncio.run(whole())
 
 
-@with_engine(holdout=0.5)
-async def test_a_headline_equals_the_report_and_reads_no_events(engine, store, clock):
-    for k in range(60):
-        await visit(engine, f"v{k}", {"a", "b"})
-    report = await engine.report("home", until=clock() + 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_rates, "latest_events", None)
-        headline = await engine.headline("home")
-    assert headline["uplift"] == report["uplift"]
-    assert headline["pages"] == report["headline"]["pages"] > 0
-    assert headline["clicks_per_page"] == report["headline"]["clicks_per_page"]
-    with pytest.raises(Unknown):
-        await engine.headline("away")
-
-
 @with_engine()
-async def test_item_rates_of_reports_are_cached(engine, store, clock):
-    await visit(engine, "v", {"a"})
-    read, latest = [], item_rates.latest_events
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_rates, "latest_events", lambda *arguments: read.append(arguments) or latest(*arguments))
-        for _ in range(5):
-            clock.at += 1000
-            await engine.report("home")
-        assert len(read) == 1
-        await engine.report("home", since=clock() - 5000, until=clock() - 1)
-        await engine.report("home", segment="")
-        assert len(read) == 3
-        clock.at += 10_000
-        await engine.report("home")
-        assert len(read) == 4
-
-
-@with_engine()
-async def test_policies_are_stored_to_explain_events_later(engine, store, clock):
-    for k in range(20):
-        await visit(engine, f"v{k}", {"a"})
-        clock.at += 400
-        await refreshed(engine)
-    times = [at for _, _, _, at, _ in store.saved]
-    assert len(times) >= 3
-    assert min(np.diff(times)) >= 1000
-
-
-@with_engine()
-async def test_losses_that_grow_too_large_are_reported_long_before(engine, store, clock):
-    from bothworlds.serve.model import Adjustment, Cell, Increments
-
-    huge = Increments(surface_id=1, segment="", rounds=1, cells=(Cell(0, 0, loss=(1 << 60) + 1),))
-    store.adjust([Adjustment(increments=huge, at=0, actor="test", reason="test")], [])
+async def test_pages_that_are_not_counted_are_stored_and_not_learned(engine, store, clock):
+    ranked = await engine.rank("home", "r1", counted=False)
+    assert (await answer(engine, ranked, [0])).status == "accepted"
     await refreshed(engine)
-    assert any("reset" in reason for reason in engine.health()["reasons"])
-    assert (await engine.rank("home", "r1")).slots
-    await engine.reset("home", segment=None, actor="test")
-    assert engine.health()["reasons"] == []
+    assert state_of(engine).pages == 0
+    (event,) = log_of(store).values()
+    assert (event.counted, event.clicks, event.settled_by) == (False, 1, "final")
 
 
-def test_two_workers_give_one_answer_to_a_request_that_both_get_at_once():
-    """One worker has newer policies than the other: lists with the same items differ in their probabilities."""
+@with_engine()
+async def test_exclusions_follow_what_is_learned(engine, store, clock):
+    first = await engine.rank("home", "r1", exclude=["f"])
+    await visits(engine, [f"v{k}" for k in range(200)], {"a"})
+    old = await engine.rank("home", "r2", exclude=["f"])  # cached; made again meanwhile
+    assert old.policy_id == first.policy_id
+    served, one = engine.registry.served("home"), engine.registry.served("home").learner("")
+    constraints = served.constraints(["f"], {})
+    await eventually(lambda: not served.is_outdated(one, served.cached(one, constraints)))
+    ids = {(await engine.rank("home", f"s{k}", exclude=["f"])).policy_id for k in range(20)}
+    assert old.policy_id not in ids
+    assert len(ids) == 1
+
+
+@with_engine()
+async def test_lists_for_constraints_are_cached_up_to_a_limit(engine, store, clock):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served_module, "MAX_CACHED_CELLS", 4 * served_module.CELLS_OF_LISTS)
+        for segment in ("", "one", "two"):
+            for item in ITEMS:
+                await engine.rank("home", f"{segment} {item}", segment=segment, exclude=[item])
+    served = engine.registry.served("home")
+    assert list(served.cache) == [
+        (served.learner("two").learner.id, served.constraints([item], {})) for item in ITEMS[-4:]
+    ]
+
+
+def test_lists_are_not_made_on_the_event_loop(store, monkeypatch):
+    threads = []
+    make = served_module.make_lists
+
+    def make_lists(*given, **named):
+        threads.append(threading.current_thread())
+        return make(*given, **named)
+
+    monkeypatch.setattr(served_module, "make_lists", make_lists)
 
     async def whole():
-        store, clock = FakeStore(), Clock()
-        async with running(store, clock=clock, shared=True) as one:
-            await one.put_surface("home", {"slots": 2, "items": ["a", "b", "c"], "holdout": 0.2}, actor="test")
-            async with running(store, clock=clock, shared=True, refresh_ms=10**9) as other:
-                for k in range(30):
-                    await visit(one, f"v{k}", {"a"})
-                await refreshed(one)
-                pairs = [
-                    await asyncio.gather(one.rank("home", f"r{k}"), other.rank("home", f"r{k}")) for k in range(50)
-                ]
-                assert one.refresher.surfaces["home"].segments[""].counters.rounds
-                assert not other.refresher.surfaces["home"].segments[""].counters.rounds
-                for first, second in pairs:
-                    assert (first.slots, first.arm, first.policy_id) == (second.slots, second.arm, second.policy_id)
-                    assert {(await answer(one, first, [0])).status, (await answer(other, second, [0])).status} == {
-                        "accepted",
-                        "duplicate",
-                    }
-        assert store.totals() == store.rebuilt()
+        async with running(store, clock=Clock()) as engine:
+            await put_surface(engine, policy="comb-ts")
+            for segment in ("", "one", "two"):
+                assert (await engine.rank("home", segment or "none", segment=segment)).slots
+                assert (await engine.rank("home", f"{segment} more", segment=segment, exclude=["a"])).slots
+            assert len(threads) >= 6
+            assert threading.main_thread() not in threads
 
     asyncio.run(whole())
 
 
 @with_engine()
-async def test_a_request_repeated_while_its_policy_is_solved_has_one_list(engine, store, clock):
-    """The repetition without exclusions is answered first; the list that waited for the solver must be the same."""
+async def test_a_request_repeated_while_its_lists_are_made_has_one_list(engine, store, clock):
+    """The repetition without exclusions could be answered first; it must be the list that waits for the solver."""
     for k in range(40):
         waiting, plain = await asyncio.gather(
             engine.rank("home", f"r{k}", exclude=[ITEMS[k % 3], ITEMS[3 + k % 2]]), engine.rank("home", f"r{k}")
         )
         assert waiting == plain
         assert (await answer(engine, waiting, [0])).status == "accepted"
+
+
+@with_engine()
+async def test_new_items_and_settings_are_served_at_once_and_learned_from_then_on(engine, store, clock):
+    await visits(engine, [f"v{k}" for k in range(50)], {"a"})
+    before = await engine.rank("home", "before")
+    surface = await changed(engine, floor=0.5)
+    served = engine.registry.served("home")
+    assert served.surface == surface
+    assert marginals(engine).min() >= 0.5 / 6
+    assert (await answer(engine, before, [0])).status == "accepted"
+    assert (await engine.rank("home", "after")).policy_id != before.policy_id
+
+
+@with_engine(arms=[NEW])
+async def test_a_surface_whose_lists_cannot_be_made_is_served_by_its_own_order(engine, store, clock):
+    await put_surface(engine, "other")
+    await visits(engine, [f"v{k}" for k in range(20)], {"a"})
+    pages = {page.arm: page for page in [await engine.rank("home", f"w{k}") for k in range(40)]}
+    make = lists_module.known_marginals
+    with pytest.MonkeyPatch.context() as patch:
+
+        def broken(policy, state):
+            if policy.name == "ftrl-pbm":
+                raise RuntimeError("no solution")
+            return make(policy, state)
+
+        patch.setattr(lists_module, "known_marginals", broken)
+        await answer(engine, pages["new"], [0])
+        await refreshed(engine)
+        assert "surface 'home'" in engine.health()["reasons"][0]
+        assert "no solution" in engine.health()["reasons"][0]
+        assert engine.health()["ready"]
+        stale = [await engine.rank("home", f"x{k}") for k in range(40)]
+        assert {page.policy_id for page in stale if page.arm == "new"} == {pages["new"].policy_id}  # as before
+        await changed(engine, floor=0.5)
+        kept = [await engine.rank("home", f"y{k}") for k in range(40)]
+        own = {tuple(s.item for s in page.slots) for page in kept if page.arm == "new"}
+        assert own == {("a", "b", "c")}
+        assert {(s.p, s.learn) for page in kept if page.arm == "new" for s in page.slots} == {(1.0, False)}
+        assert {page.policy_id.split(":")[0] for page in kept if page.arm == "learner"} == {"all-weather"}
+        assert (await engine.rank("other", "r")).policy_id.startswith("all-weather")
+        patch.undo()
+        patch.setattr(learning, "RETRY_SECONDS", 0.0)
+        for page in kept:
+            await answer(engine, page, [0])
+        await refreshed(engine)
+    assert engine.health()["reasons"] == []
+
+
+@with_engine()
+async def test_a_policy_that_fails_to_learn_is_replaced_by_the_own_order_and_others_learn(engine, store, clock):
+    await put_surface(engine, "other")
+    pages = [await engine.rank(name, "r1") for name in ("home", "other")]
+    with pytest.MonkeyPatch.context() as patch:
+        learn = engine.states._learn
+
+        def broken(held, events):
+            if held.learner.surface_id == 1:
+                raise RuntimeError("overflow")
+            learn(held, events)
+
+        patch.setattr(engine.states, "_learn", broken)
+        for page in pages:
+            await answer(engine, page, [0])
+        await refreshed(engine)
+    assert "overflow" in engine.health()["reasons"][0]
+    own = await engine.rank("home", "r2")
+    assert ([slot.item for slot in own.slots], own.policy_id) == (["a", "b", "c"], "baseline")
+    assert engine.registry.served("other").learner("").lists.source.rounds == 1
+    await answer(engine, own, [])
+    await changed(engine, floor=0.1)  # makes the lists again, from the log
+    assert (await engine.rank("home", "r3")).policy_id != "baseline"
+    assert state_of(engine).pages == 1
+
+
+def test_a_surface_with_a_policy_that_does_not_exist_any_more_is_served_by_its_own_order(store):
+    async def whole():
+        async with running(store) as engine:
+            made = await put_surface(engine, policy="ftrl-pbm")
+            await put_surface(engine, "other")
+            known = await engine.rank("home", "known")
+        store.database.write(
+            lambda session: session.run(
+                "UPDATE surfaces SET body = ? WHERE id = ?",
+                (msgspec.json.encode(made).replace(b'"ftrl-pbm"', b'"of a later version"'), made.id),
+            )
+        )
+        async with running(store) as engine:
+            assert "no policy named" in engine.health()["reasons"][0]
+            assert (await engine.rank("home", "r")).policy_id == "baseline"
+            assert (await engine.rank("home", "known")).slots == known.slots
+            assert (await answer(engine, known, [0])).status == "accepted"
+            assert (await engine.rank("other", "r")).policy_id.startswith("all-weather")
+            await refreshed(engine)
+            assert engine.health()["last_error"] is None
+
+    asyncio.run(whole())

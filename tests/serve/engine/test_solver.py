@@ -1,4 +1,4 @@
-"""New pins and exclusions are solved outside the event loop, in bounded number, once each."""
+"""Lists for new pins and exclusions are made outside the event loop, in bounded number, once each."""
 
 from __future__ import annotations
 
@@ -8,45 +8,41 @@ from itertools import combinations
 
 import pytest
 
-from bothworlds.serve.engine import served_surface, solver
+from bothworlds.serve.engine import solver
+from bothworlds.serve.engine.served import Served
 from bothworlds.serve.model import Invalid, TooMany
-
-from ..fakes import FakeStore
-from ..running import ITEMS, Clock, answer, eventually, refreshed, running, visit, with_engine
+from tests.serve.running import ITEMS, answer, changed, eventually, refreshed, visits, with_engine
 
 PAIRS = [list(pair) for pair in combinations(ITEMS, 2)]
 
 
 class Gate:
-    """Blocks every solve until it is opened, and records the thread of each."""
+    """Blocks every making of lists for constraints until it is opened, and records the thread of each."""
 
     def __init__(self, patch):
         self.threads, self.opened = [], threading.Event()
-        solve = served_surface.serving_policy
+        make = Served.make
 
-        def held(*arguments):
-            self.threads.append(threading.current_thread())
-            assert self.opened.wait(60)
-            return solve(*arguments)
+        def held(served, one, *constraints, **named):
+            if constraints:
+                self.threads.append(threading.current_thread())
+                assert self.opened.wait(60)
+            return make(served, one, *constraints, **named)
 
-        patch.setattr(served_surface, "serving_policy", held)
+        patch.setattr(Served, "make", held)
 
 
-@pytest.fixture
-def gated(monkeypatch):
-    """Runs a test with an engine whose solves wait for a gate and that does not refresh by itself."""
+def gated(test):
+    """Runs a test with an engine whose lists for constraints wait for a gate."""
 
-    def run(test, **body):
-        async def whole():
-            async with running(FakeStore(), clock=Clock(), refresh_ms=3_600_000) as engine:
-                await engine.put_surface("home", {"slots": 3, "items": ITEMS, **body}, actor="test")
-                gate = Gate(monkeypatch)
-                try:
-                    await test(engine, gate)
-                finally:
-                    gate.opened.set()
-
-        asyncio.run(whole())
+    @with_engine()
+    async def run(engine, store, clock):
+        with pytest.MonkeyPatch.context() as patch:
+            gate = Gate(patch)
+            try:
+                await test(engine, gate)
+            finally:
+                gate.opened.set()
 
     return run
 
@@ -56,42 +52,39 @@ def request(engine, exclude, request_id="", **options):
     return asyncio.create_task(engine.rank("home", request_id, exclude=exclude, **options))
 
 
-def test_other_requests_are_answered_during_a_solve(gated):
-    async def test(engine, gate):
-        waiting = request(engine, ["a"])
-        await eventually(lambda: gate.threads)
-        assert (await engine.rank("home", "plain")).slots
-        assert (await engine.rank("home", "other", segment="mobile")).segment == "mobile"
-        assert not waiting.done()
-        gate.opened.set()
-        assert "a" not in {slot.item for slot in (await waiting).slots}
-        solved = len(gate.threads)
-        await engine.rank("home", "again", exclude=["a"])  # from the cache
-        assert len(gate.threads) == solved
-        assert threading.current_thread() not in gate.threads
-
-    gated(test)
+@gated
+async def test_other_requests_are_answered_meanwhile(engine, gate):
+    waiting = request(engine, ["a"])
+    await eventually(lambda: gate.threads)
+    assert (await engine.rank("home", "plain")).slots
+    assert (await engine.rank("home", "other", segment="mobile")).segment == "mobile"  # a learner that is new here
+    assert not waiting.done()
+    gate.opened.set()
+    assert "a" not in {slot.item for slot in (await waiting).slots}
+    solved = len(gate.threads)
+    await engine.rank("home", "again", exclude=["a"])  # from the cache
+    assert len(gate.threads) == solved
+    assert threading.current_thread() not in gate.threads
 
 
-def test_the_same_exclusion_set_is_solved_once_for_all_who_wait(gated):
-    async def test(engine, gate):
-        waiting = [request(engine, ["a", "b"], f"r{k}") for k in range(50)]
-        waiting += [request(engine, ["b", "a"], f"s{k}") for k in range(50)]
-        await eventually(lambda: gate.threads)
-        waiting[0].cancel()  # a cancelled request does not cancel the others
-        gate.opened.set()
-        pages = await asyncio.gather(*waiting[1:])
-        assert len(pages) == 99
-        assert len(gate.threads) == 1
-
-    gated(test)
+@gated
+async def test_the_same_constraints_are_solved_once_for_all_who_wait(engine, gate):
+    waiting = [request(engine, ["a", "b"], f"r{k}") for k in range(50)]
+    waiting += [request(engine, ["b", "a"], f"s{k}") for k in range(50)]
+    await eventually(lambda: gate.threads)
+    waiting[0].cancel()  # a cancelled request does not cancel the others
+    gate.opened.set()
+    pages = await asyncio.gather(*waiting[1:])
+    assert len({page.event_id for page in pages}) == 99
+    assert len(gate.threads) == 1
 
 
-def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypatch):
+def test_what_waits_is_bounded_in_all_and_for_each_client(monkeypatch):
     monkeypatch.setattr(solver, "MAX_PENDING", 5)
     monkeypatch.setattr(solver, "MAX_PENDING_PER_CLIENT", 3)
 
-    async def test(engine, gate):
+    @gated
+    async def check(engine, gate):
         flood = [request(engine, pair, client="page") for pair in PAIRS[:8]]
         await eventually(lambda: sum(task.done() for task in flood) == 5)
         assert {type(task.exception()) for task in flood if task.done()} == {TooMany}
@@ -101,81 +94,47 @@ def test_solves_that_wait_are_bounded_in_all_and_for_each_client(gated, monkeypa
         gate.opened.set()
         results = await asyncio.gather(*flood, *others, return_exceptions=True)
         assert sum(isinstance(result, TooMany) for result in results) == 7
-        assert not engine.solver.pending
-        assert not engine.solver.pending_clients
+        await eventually(lambda: not engine.solver.pending and not engine.solver.pending_clients)
         assert await request(engine, PAIRS[7], client="page")
 
-    gated(test)
+    check()
 
 
-def test_a_policy_solved_while_counters_changed_is_not_kept(gated):
-    async def test(engine, gate):
-        waiting = request(engine, ["a"])
-        await eventually(lambda: gate.threads)
-        served = engine.refresher.surfaces["home"]
-        old = served.segments[""]
-        served.segments[""] = new = old.copy(old.made_at)  # as the refresher does
-        gate.opened.set()
-        page = await waiting
-        assert page.slots
-        assert not new.cache_size
-        assert page.policy_id == old.solve((frozenset({"a"}), ())).learner.id
-        assert (await answer(engine, page, [0])).status == "accepted"
-
-    gated(test)
+@gated
+async def test_lists_that_wait_are_made_of_the_latest_state(engine, gate):
+    waiting = request(engine, ["a"])
+    await eventually(lambda: gate.threads)
+    await visits(engine, [f"v{k}" for k in range(20)], {"b"})
+    gate.opened.set()
+    page = await waiting
+    served = engine.registry.served("home")
+    one = served.learner("")
+    assert served.cached(one, served.constraints(["a"], {})).source.rounds == 20
+    assert (await answer(engine, page, [0])).status == "accepted"
 
 
-def test_a_waiting_solve_uses_the_latest_counters(gated):
-    async def test(engine, gate):
-        first, second = request(engine, ["a"]), request(engine, ["b"])
-        await eventually(lambda: gate.threads)
-        served = engine.refresher.surfaces["home"]
-        served.segments[""] = new = served.segments[""].copy(0)
-        gate.opened.set()
-        await asyncio.gather(first, second)
-        assert new.recently_used() == [(frozenset({"b"}), ())]
-
-    gated(test)
-
-
-def test_an_item_that_is_paused_while_its_pin_is_solved_is_not_shown(gated):
-    async def test(engine, gate):
-        waiting = asyncio.create_task(engine.rank("home", "r1", pins={0: "a"}))
-        await eventually(lambda: gate.threads)
-        pausing = asyncio.create_task(engine.pause_item("home", "a", actor="test"))
-        await eventually(lambda: len(gate.threads) > 1)
-        before = engine.refresher.surfaces["home"]
-        engine.refresher.surfaces["home"] = engine.refresher.by_id[1] = other = type(before)(
-            before.surface, before.policy
-        )
-        other.active = {name: item for name, item in before.active.items() if name != "a"}
-        other.empty_segment, other.segments = before.empty_segment, dict(before.segments)
-        gate.opened.set()
-        with pytest.raises(Invalid, match="not an active item"):
-            await waiting
-        await pausing
-
-    gated(test)
-
-
-def test_a_segment_that_is_deleted_while_it_is_solved_for_is_admitted_again(gated):
-    async def test(engine, gate):
-        await engine.rank("home", "r0", segment="mobile")
-        first, second = (request(engine, exclude, segment="mobile") for exclude in (["a"], ["b"]))
-        await eventually(lambda: gate.threads)
-        await engine.delete_segment("home", "mobile", actor="test")
-        gate.opened.set()
-        assert [(await task).segment for task in (first, second)] == ["mobile", "mobile"]
-        assert set(engine.refresher.surfaces["home"].segments) == {"", "mobile"}
-
-    gated(test)
+@gated
+async def test_lists_of_a_surface_that_was_changed_meanwhile_are_not_used(engine, gate):
+    first, second = request(engine, ["a"]), request(engine, ["b", "c", "d"])
+    await eventually(lambda: gate.threads)
+    await changed(engine, slots=4)
+    gate.opened.set()
+    assert len((await first).slots) == 4
+    with pytest.raises(Invalid, match="4 slots need 4 items"):  # enough for three slots
+        await second
 
 
 @with_engine()
-async def test_recently_used_constraints_are_solved_again_by_the_refresher(engine, store, clock):
-    await engine.rank("home", "r1", exclude=["a"])
-    await visit(engine, "v", {"b"})
+async def test_cached_lists_are_made_again_one_at_a_time_while_the_old_ones_are_used(engine, store, clock):
+    first = await engine.rank("home", "r", exclude=["a"])
+    await visits(engine, [f"v{k}" for k in range(100)], {"b"})
+    with pytest.MonkeyPatch.context() as patch:
+        gate = Gate(patch)
+        stale = [await engine.rank("home", f"s{k}", exclude=["a"]) for k in range(10)]
+        await eventually(lambda: gate.threads)
+        assert {page.policy_id for page in stale} == {first.policy_id}
+        gate.opened.set()
+        await eventually(lambda: not engine.solver.pending)
+        assert len(gate.threads) == 1
     await refreshed(engine)
-    segment = engine.refresher.surfaces["home"].segments[""]
-    assert segment.recently_used() == [(frozenset({"a"}), ())]
-    assert segment.counters.rounds == 1
+    assert (await engine.rank("home", "fresh", exclude=["a"])).policy_id != first.policy_id

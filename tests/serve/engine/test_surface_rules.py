@@ -1,33 +1,41 @@
-"""Changes of surfaces keep everything learned; a new item starts at the median."""
+"""Changes of surfaces, items and arms are refused with a reason, or give the next version; they delete nothing."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 
-import numpy as np
+import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from bothworlds import policies
 from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.model import LOSS_UNIT, Conflict, Invalid, Segment, TooMany, Unknown
-
-from ..fakes import FakeStore
-from ..running import ITEMS, Clock, answer, refreshed, running, visit, with_engine
+from bothworlds.serve.engine.surface_rules import (
+    activate_item,
+    change_settings,
+    create_surface,
+    pause_item,
+    policy_of,
+    promote,
+    remove_item,
+    resume_item,
+    served_names,
+    update_surface,
+)
+from bothworlds.serve.model import Conflict, Invalid, StateConflict, TooMany, Unknown, learned_again
 
 NOW = 1_000
+ITEMS = ["a", "b", "c", "d", "e", "f"]
+NEW, OLD = {"name": "new", "policy": "ftrl-pbm", "share": 0.5}, {"name": "old", "policy": "uniform", "share": 0.5}
 
 
 def surface(**body):
-    made = surface_rules.create_surface("home", {"slots": 2, "items": ["a", "b", "c"], **body}, NOW).surface
-    return surface_rules.msgspec.structs.replace(made, id=1)
+    made = create_surface("home", {"slots": 2, "items": ["a", "b", "c"], "policy": "uniform", **body}, NOW).surface
+    return msgspec.structs.replace(made, id=1)
 
 
-def segment(losses, name=""):
-    loss = {(i, j): value * LOSS_UNIT for i, row in enumerate(losses) for j, value in enumerate(row)}
-    return Segment(surface_id=1, name=name, rounds=9, revision=1, loss=loss, shown={}, clicked={})
+def surface_with(*arms, **body):
+    return surface(**({"slots": 3, "items": ITEMS, "arms": list(arms)} | body))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +56,7 @@ def segment(losses, name=""):
         ({"floor": 0.0}, "/floor", "from 0.001 to 1"),
         ({"floor": float("nan")}, "/floor", "from 0.001"),
         ({"holdout": 1.0}, "/holdout", "0.99"),
+        ({"feedback": "sometimes"}, "/feedback", "sometimes"),
         ({"minimum_exposure": -0.1}, "/minimum_exposure", "from 0 to 1"),
         ({"minimum_exposure": 0.8}, "/minimum_exposure", "with 3 items and 2 slots each item can be on 0.667"),
         ({"attribution_seconds": 1e9}, "/attribution_seconds", "from 1 to 2592000;"),
@@ -55,17 +64,11 @@ def segment(losses, name=""):
         ({"baseline": ["a", "a"]}, "/baseline", "twice"),
         ({"colour": "red"}, "/colour", "colour"),
         ({"policy": "nobody"}, "/policy", "nobody"),
-        ({"policy": "toprank"}, "/policy", "depends on the order of events"),
-        ({"policy": "lbinfv"}, "/policy", "depends on the order of events"),
-        ({"policy": "ftrl-pbm", "policy_settings": {"restart": 100}}, "/policy_settings", "depends on the order"),
+        ({"policy": "oracle"}, "/policy", "knows the world that it plays in"),
         ({"policy": "ftrl-pbm", "policy_settings": {"rate": -1}}, "/policy_settings", "rate must be"),
         ({"policy": "fixed", "policy_settings": {"ranking": [0, 10**13]}}, "/policy_settings", "that many items$"),
-        ({"policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
-        (
-            {"policy": "pbm-ucb"},
-            "/policy",
-            "needs examination.*; the service can use all-weather, comb-ts, comb-ucb, fixed",
-        ),
+        ({"policy": "ftrl-pbm", "policy_settings": {"speed": 1}}, "/policy_settings", "speed"),
+        ({"policy": "pbm-ucb"}, "/policy", "needs examination.*; the service can use all-weather, batchrank, bubble"),
         ({"policy": "pbm-ucb", "policy_settings": {"examination": [1.0]}}, "/policy_settings", "examination"),
     ],
 )
@@ -78,65 +81,84 @@ def test_an_invalid_setting_is_refused_with_a_pointer(body, pointer, message):
 @pytest.mark.parametrize("name", ["", "a\tb", "x" * 129])
 def test_invalid_names_of_surfaces_are_refused(name):
     with pytest.raises(Invalid):
-        surface_rules.create_surface(name, {"slots": 1, "items": ["a"]}, NOW)
+        create_surface(name, {"slots": 1, "items": ["a"]}, NOW)
+
+
+def test_what_pages_send_is_a_setting():
+    assert surface().settings.feedback == "final"
+    change = change_settings(surface(), {"feedback": "clicks"}, NOW)
+    assert (change.surface.settings.feedback, change.detail) == ("clicks", 'feedback: "final" -> "clicks"')
+
+
+# Policies
+
+
+def test_every_policy_can_be_served_except_the_one_that_knows_the_world():
+    assert set(served_names()) == set(policies.names()) - {"oracle"}
+
+
+@pytest.mark.slow
+def test_each_of_them_is_accepted():
+    needed = {"examination": [1.0, 0.5]}
+    for name in served_names():
+        settings = {key: value for key, value in needed.items() if key in policies.describe(name).needs}
+        assert surface(policy=name, policy_settings=settings).settings.policy == name
+        policy_of(name, settings, 2)
+
+
+def test_only_another_policy_other_settings_of_it_and_other_slots_mean_that_the_log_is_learned_again():
+    before = surface_with(NEW | {"share": 0.3}, OLD | {"share": 0.3}, policy="ftrl-pbm")
+
+    def again(**changes):
+        return learned_again(before, change_settings(before, changes, NOW).surface)
+
+    assert again(floor=0.1, holdout=0.1, feedback="clicks", arms=[NEW | {"share": 0.1}]) == set()
+    assert again(policy="uniform") == again(policy_settings={"rate": 0.1}) == {0}
+    assert again(arms=[NEW | {"share": 0.3, "policy": "ftpl"}, OLD | {"share": 0.3}]) == {1}
+    assert again(slots=2) == {0, 1, 2}
+    assert learned_again(before, promote(before, "new", NOW).surface) == set()
+
+
+def test_items_of_a_policy_without_parts_cannot_be_changed():
+    known = surface(policy="batchrank")
+    for change in (pause_item, remove_item):
+        with pytest.raises(StateConflict, match="batchrank can only show all items, and the same ones for ever"):
+            change(known, "c", NOW)
+    for change in (lambda: activate_item(known, "d", NOW), lambda: update_surface(known, {"items": ["d"]}, NOW)):
+        with pytest.raises(StateConflict):
+            change()
+    assert not update_surface(known, {"items": ["a"]}, NOW).action
+    # Together with another policy they can.
+    both = update_surface(known, {"items": ["d"], "policy": "uniform"}, NOW).surface
+    assert [item.name for item in both.items] == ["a", "b", "c", "d"]
+    paused = pause_item(both, "a", NOW).surface
+    for changes in ({"policy": "batchrank"}, {"arms": [{"name": "new", "policy": "batchrank", "share": 0.5}]}):
+        with pytest.raises(StateConflict):
+            change_settings(paused, changes, NOW)
+    resumed = resume_item(paused, "a", NOW).surface
+    assert change_settings(resumed, {"policy": "batchrank"}, NOW).surface.settings.policy == "batchrank"
+
+
+# Items
 
 
 def test_there_are_limits_to_items():
     most = surface(items=[str(k) for k in range(surface_rules.MAX_ITEMS)])
     assert len(most.items) == 20_000
     with pytest.raises(TooMany):
-        surface_rules.activate_item(most, "one more", {}, NOW, "me")
+        activate_item(most, "one more", NOW)
     with pytest.raises(TooMany):
         surface(items=[str(k) for k in range(surface_rules.MAX_ITEMS + 1)])
 
 
 def test_thousands_of_items_are_added_by_one_change():
     known = surface(items=["a", "b", "c", "d"])
-    known = surface_rules.remove_item(surface_rules.pause_item(known, "b", NOW).surface, "c", NOW).surface
+    known = remove_item(pause_item(known, "b", NOW).surface, "c", NOW).surface
     names = ["c", "b", *(f"new {k}" for k in range(10_000))]
-    change = surface_rules.update_surface(known, {"items": names}, {"": [7, 0]}, NOW, "me")
+    change = update_surface(known, {"items": names}, NOW)
     assert [item.state for item in change.surface.items[:3]] == ["active", "paused", "active"]
     assert [item.index for item in change.surface.items] == list(range(10_004))
     assert change.surface.version == known.version + 1
-    assert [one.increments.cells[0].item for one in change.adjustments] == list(range(4, 10_004))
-
-
-def test_a_new_item_starts_at_the_median_of_the_active_ones():
-    known = surface(items=["a", "b", "c", "d"])
-    known = surface_rules.pause_item(known, "d", NOW).surface
-    medians = surface_rules.medians_of(
-        known, [segment([[10, 1], [30, 2], [20, 9], [999, 999]]), segment([[0, 4]], "other")]
-    )
-    change = surface_rules.activate_item(known, "new", medians, NOW, "me")
-    cells = {one.increments.segment: one.increments.cells for one in change.adjustments}
-    assert [(c.item, c.slot, c.loss // LOSS_UNIT) for c in cells[""]] == [(4, 0, 20), (4, 1, 2)]
-    assert "other" not in cells  # the median there is zero
-    assert all(one.increments.rounds == 0 and "median" in one.reason for one in change.adjustments)
-
-
-def test_a_resumed_item_keeps_its_counters():
-    for away in (surface_rules.pause_item, surface_rules.remove_item):
-        known = away(surface(), "c", NOW).surface
-        assert surface_rules.activate_item(known, "c", {"": [5] * 50}, NOW, "me").adjustments == ()
-
-
-@with_engine()
-async def test_a_warm_start_or_an_import_during_a_pause_is_charged_once(engine, store, clock):
-    model = {"item": ITEMS, "attraction": [0.5, 0.5, 0.5, 0.5, 0.5, 0.9], "examination": [1.0, 1.0, 1.0]}
-    rows = [
-        {"event": f"e{k}", "position": j, "item": ITEMS[(k + j) % 6], "click": 0, "propensity": 1 / 6}
-        for k in range(60)
-        for j in range(3)
-    ]
-    for item in ("f", "e"):
-        await (engine.pause_item if item == "f" else engine.delete_item)("home", item, actor="test")
-    await engine.warm_start("home", model, rounds=1000, actor="test")
-    await engine.import_rows("home", rows, actor="test")
-    before = dict(store.totals()[1, ""][1])
-    await engine.resume_item("home", "f", actor="test")
-    await engine.put_item("home", "e", actor="test")
-    assert store.totals()[1, ""][1] == before
-    assert before[5, 0] < before[4, 0]  # and what the model knows is kept
 
 
 def test_removed_items_make_room_for_others(monkeypatch):
@@ -144,21 +166,18 @@ def test_removed_items_make_room_for_others(monkeypatch):
     monkeypatch.setattr(surface_rules, "MAX_ITEMS_EVER", 6)
     known = surface(items=["a", "b", "c", "d"])
     with pytest.raises(TooMany, match="at most 4 items"):
-        surface_rules.activate_item(known, "e", {}, NOW, "me")
+        activate_item(known, "e", NOW)
     for old, new in (("c", "e"), ("d", "f")):
-        known = surface_rules.activate_item(
-            surface_rules.remove_item(known, old, NOW).surface, new, {}, NOW, "me"
-        ).surface
+        known = activate_item(remove_item(known, old, NOW).surface, new, NOW).surface
     with pytest.raises(TooMany, match="at most 4 items"):
-        surface_rules.activate_item(surface_rules.pause_item(known, "a", NOW).surface, "g", {}, NOW, "me")
+        activate_item(pause_item(known, "a", NOW).surface, "g", NOW)
     with pytest.raises(TooMany, match="6 items, including removed ones"):
-        surface_rules.activate_item(surface_rules.remove_item(known, "a", NOW).surface, "g", {}, NOW, "me")
+        activate_item(remove_item(known, "a", NOW).surface, "g", NOW)
 
 
 def test_the_index_of_a_removed_item_is_not_reused():
-    known = surface_rules.remove_item(surface(), "c", NOW).surface
-    known = surface_rules.activate_item(known, "d", {}, NOW, "me").surface
-    known = surface_rules.activate_item(known, "c", {}, NOW, "me").surface
+    known = remove_item(surface(), "c", NOW).surface
+    known = activate_item(activate_item(known, "d", NOW).surface, "c", NOW).surface
     assert [(item.name, item.index, item.state) for item in known.items] == [
         ("a", 0, "active"),
         ("b", 1, "active"),
@@ -167,183 +186,139 @@ def test_the_index_of_a_removed_item_is_not_reused():
     ]
 
 
+def test_a_removed_item_is_added_again_and_not_resumed():
+    known = remove_item(surface(), "c", NOW).surface
+    with pytest.raises(StateConflict, match="removed; add it again"):
+        resume_item(known, "c", NOW)
+    with pytest.raises(StateConflict, match="removed; add it again first"):
+        pause_item(known, "c", NOW)
+    for change in (pause_item, remove_item, resume_item):
+        with pytest.raises(Unknown, match="has no item 'nobody'"):
+            change(known, "nobody", NOW)
+    assert activate_item(known, "c", NOW).action == "resume item"
+
+
 def test_a_surface_keeps_enough_active_items_for_its_slots():
     with pytest.raises(Invalid, match="2 slots need 2 active items; there are 1"):
-        surface_rules.pause_item(surface_rules.pause_item(surface(), "a", NOW).surface, "b", NOW)
+        pause_item(pause_item(surface(), "a", NOW).surface, "b", NOW)
 
 
 def test_a_change_without_effect_keeps_the_version():
     known = surface()
-    assert surface_rules.change_settings(known, {"slots": 2}, NOW).surface is known
-    assert surface_rules.activate_item(known, "a", {}, NOW, "me").surface is known
-    assert surface_rules.update_surface(known, {"slots": 2, "items": ["b"]}, {}, NOW, "me").surface is known
+    assert change_settings(known, {"slots": 2}, NOW).surface is known
+    assert activate_item(known, "a", NOW).surface is known
+    assert update_surface(known, {"slots": 2, "items": ["b"]}, NOW).surface is known
 
 
 def test_one_put_makes_one_version():
     known = surface()
-    change = surface_rules.update_surface(
-        known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, {"": [5] * 50}, NOW, "me"
-    )
+    change = update_surface(known, {"items": ["x", "y"], "baseline": ["y"], "slots": 4}, NOW)
     assert change.surface.version == known.version + 1
     assert [item.name for item in change.surface.items] == ["a", "b", "c", "x", "y"]
-    assert len(change.adjustments) == 2
     assert change.surface.settings.baseline == ("y",)
+    assert change.detail == 'add item: x; add item: y; change settings: baseline: [] -> ["y"]; slots: 2 -> 4'
 
 
-CHANGES = {
-    "pause": lambda engine, k: engine.pause_item("home", ITEMS[k % 6], actor="test"),
-    "resume": lambda engine, k: engine.resume_item("home", ITEMS[k % 6], actor="test"),
-    "remove": lambda engine, k: engine.delete_item("home", ITEMS[k % 6], actor="test"),
-    "add": lambda engine, k: engine.put_item("home", [*ITEMS, "new"][k % 7], actor="test"),
-    "slots": lambda engine, k: engine.patch_surface("home", {"slots": 1 + k % 4}, actor="test"),
-    "policy": lambda engine, k: engine.patch_surface("home", {"policy": ["ftrl-pbm", "comb-ts"][k % 2]}, actor="test"),
-    "holdout": lambda engine, k: engine.patch_surface("home", {"holdout": k % 5 / 10, "floor": 0.05}, actor="test"),
-    "put": lambda engine, k: engine.put_surface("home", {"slots": 2, "items": ITEMS[: k % 6]}, actor="test"),
-}
-
-
-@pytest.mark.slow
-@settings(max_examples=12)
-@given(st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), st.integers(0, 100)), max_size=12))
-def test_no_change_of_settings_or_items_loses_learning(changes):
-    async def whole():
-        store, clock = FakeStore(), Clock()
-        async with running(store, clock=clock) as engine:
-            await engine.put_surface("home", {"slots": 2, "items": ITEMS}, actor="test")
-            for k in range(20):
-                await visit(engine, f"v{k}", {"a", "b"})
-            learned = store.totals()[1, ""]
-            for name, k in changes:
-                try:
-                    await CHANGES[name](engine, k)
-                except (Invalid, Conflict, Unknown):
-                    continue
-            rounds, loss, shown, clicked = store.totals()[1, ""]
-            assert (rounds, shown, clicked) == (learned[0], learned[2], learned[3])
-            adjusted = sum(c.loss for one in store.made for c in one.increments.cells)
-            assert sum(loss.values()) == sum(learned[1].values()) + adjusted
-            assert all(c.loss > 0 for one in store.made for c in one.increments.cells)
-            assert store.totals() == store.rebuilt()
-            assert (await engine.rank("home", "after")).slots
-
-    asyncio.run(whole())
-
-
-async def shown_to(engine, visitors):
-    """Returns the lists of a hundred visitors."""
-    return {slot.item for k in range(100) for slot in (await engine.rank("home", f"{visitors}{k}")).slots}
-
-
-@with_engine()
-async def test_changes_are_served_at_once(engine, store, clock):
-    await engine.pause_item("home", "a", actor="test")
-    assert "a" not in await shown_to(engine, "p")
-    await engine.resume_item("home", "a", actor="test")
-    await engine.put_item("home", "g", actor="test")
-    assert {"a", "g"} <= await shown_to(engine, "q")
-    await engine.delete_item("home", "g", actor="test")
-    assert "g" not in await shown_to(engine, "z")
-    with pytest.raises(Conflict, match="removed"):
-        await engine.resume_item("home", "g", actor="test")
-    with pytest.raises(Unknown):
-        await engine.pause_item("home", "nobody", actor="test")
-    assert [entry["action"] for entry in store.audit(1, 10)] == [
-        "remove item",
-        "add item",
-        "resume item",
-        "pause item",
-        "create surface",
-    ]
-
-
-@pytest.mark.slow
-@with_engine()
-async def test_an_item_added_to_a_learned_surface_does_not_take_it_over(engine, store, clock):
-    for k in range(400):
-        await visit(engine, f"v{k}", {"a", "b", "c"})
-    await engine.put_item("home", "late", actor="test")
-    x = (await engine.state("home"))["marginals"]
-    share = dict(zip(x["items"], np.array(x["x"]).sum(axis=1)))
-    assert share["late"] < 0.5 * share["a"]
-
-
-@with_engine()
-async def test_a_change_of_an_outdated_version_is_refused(engine, store, clock):
-    version = engine.surface("home").version
-    changed = await engine.patch_surface("home", {"floor": 0.05}, actor="one", if_version=version)
-    assert changed.version == version + 1
-    with pytest.raises(Conflict, match="version"):
-        await engine.patch_surface("home", {"floor": 0.1}, actor="two", if_version=version)
-    with pytest.raises(Conflict):
-        await engine.put_surface("other", {"slots": 1, "items": ["a"]}, actor="two", if_version=3)
-    _, created = await engine.put_surface("home", {"slots": 2}, actor="one")
-    assert not created
-    assert engine.surface("home").settings.floor == 0.05
-    assert [s.name for s in engine.surfaces()] == ["home"]
-
-
-@with_engine()
-async def test_a_reset_is_audited(engine, store, clock):
-    for k in range(50):
-        await visit(engine, f"v{k}", {"a"}, segment=["", "mobile"][k % 2])
-    await engine.pause_item("home", "b", actor="test")
-    await engine.reset("home", segment="mobile", actor="test")
-    assert (await engine.state("home", "mobile"))["rounds"] == 0
-    assert (await engine.state("home"))["rounds"] == 25
-    await engine.reset("home", segment=None, actor="test")
-    assert (await engine.state("home"))["rounds"] == 0
-    assert not np.any((await engine.state("home"))["loss"])
-    for k in range(50):
-        await visit(engine, f"w{k}", {"a"})
-    await engine.resume_item("home", "b", actor="test")
-    await refreshed(engine)
-    loss = np.array((await engine.state("home"))["loss"])
-    assert (loss[1] >= np.sort(loss[[0, 2, 3, 4, 5]], axis=0)[0]).all()
-    assert store.totals() == store.rebuilt()
-    with pytest.raises(Unknown):
-        await engine.reset("home", segment="nobody", actor="test")
+# Arms
 
 
 @pytest.mark.parametrize(
-    ("policy", "settings"),
+    ("arms", "pointer", "message"),
     [
-        ("comb-ts", {}),
-        ("uniform", {}),
-        ("fixed", {"ranking": [5, 4, 3]}),
-        ("hybrid", {}),
-        ("pbm-ucb", {"examination": [1.0, 0.7, 0.5]}),
+        ([NEW, NEW], "/arms/1/name", "twice"),
+        ([NEW | {"name": "holdout"}], "/arms/0/name", "every surface has"),
+        ([NEW | {"name": "learner"}], "/arms/0/name", "every surface has"),
+        ([NEW | {"name": ""}], "/arms/0/name", "printable"),
+        ([NEW | {"share": 0.0}], "/arms/0/share", "above 0"),
+        ([NEW | {"share": float("nan")}], "/arms/0/share", "above 0"),
+        ([NEW, OLD | {"share": 0.46}], "/arms", "add up to 1.01"),
+        ([NEW | {"policy": "oracle"}], "/arms/0/policy", "only a simulation has"),
+        ([NEW | {"policy_settings": {"rate": -1}}], "/arms/0/policy_settings", "rate must be"),
+        ([{"name": "new"}], "/arms/0/share", "share"),
+        ([NEW | {"colour": "red"}], "/arms/0/colour", "colour"),
+        ([NEW | {"name": str(k), "share": 0.01} for k in range(9)], "/arms", "at most 8 arms"),
     ],
 )
-def test_every_policy_that_can_serve_does_so_in_the_same_way(policy, settings):
-    @with_engine(policy=policy, policy_settings=settings, floor=0.1)
-    async def serve(engine, store, clock):
-        for k in range(30):
-            await visit(engine, f"v{k}", {"a"}, pins={1: "c"} if k % 3 == 0 else {})
-        await refreshed(engine)
-        state = await engine.state("home")
-        x = np.array(state["marginals"]["x"])
-        assert np.allclose(x.sum(axis=0), 1.0)
-        assert x.min() >= 0.1 / 6 - 1e-12
-        ranked = await engine.rank("home", "last")
-        assert [slot.p for slot in ranked.slots] == [x["abcdef".index(s.item), s.slot] for s in ranked.slots]
-        assert (await answer(engine, ranked, [0])).status == "accepted"
-
-    serve()
+def test_arms_that_are_not_valid_are_refused(arms, pointer, message):
+    with pytest.raises(Invalid, match=message) as refused:
+        surface_with(*arms, holdout=0.05)
+    assert refused.value.errors[0]["pointer"] == pointer
 
 
-@with_engine(policy="ftrl-pbm")
-async def test_the_audit_log_has_values_as_json_and_segments_in_words(engine, store, clock):
-    arm = {"name": "new", "policy": "uniform", "share": 0.5}
-    await engine.patch_surface("home", {"guard": False, "retention_days": 30.0, "arms": [arm]}, actor="ann")
-    await engine.reset("home", segment="", actor="ann")
-    await engine.reset("home", segment=None, actor="ann")
-    model = {"item": ["a", "b", "c"], "attraction": [0.9, 0.5, 0.1], "examination": [1.0, 0.6, 0.3]}
-    await engine.warm_start("home", model, rounds=10, segment="mobile", actor="ann")
-    await engine.delete_segment("home", "mobile", actor="ann")
-    details = [entry["detail"] for entry in reversed(store.audit(1, 100))]
-    assert "guard: true -> false; retention_days: null -> 30.0" in details[1]
-    before, after = details[1].partition("arms: ")[2].partition("; ")[0].split(" -> ")
+def test_other_arms_start_another_comparison_and_other_shares_do_not():
+    before = surface_with(NEW, OLD)
+    shares = change_settings(before, {"arms": [NEW | {"share": 0.4}, OLD]}, 9_000)
+    assert shares.surface.compared_since == NOW
+    assert shares.arms == ({"new": 0.5, "old": 0.5}, {"new": 0.4, "old": 0.5})
+    assert shares.surface.arm_learners == before.arm_learners == {"new": 1, "old": 2}
+    other = change_settings(before, {"arms": [NEW | {"policy": "ftpl"}, OLD]}, 9_000).surface
+    assert (other.compared_since, other.arm_learners) == (9_000, before.arm_learners)
+    fewer = change_settings(before, {"arms": []}, 9_000).surface
+    again = change_settings(fewer, {"arms": [OLD, NEW]}, 9_001).surface
+    assert again.arm_learners == before.arm_learners
+    more = change_settings(fewer, {"arms": [OLD | {"name": "third"}]}, 9_001).surface
+    assert more.learner_of("third") == 3
+
+
+def test_an_arm_is_promoted_with_its_learner_and_its_name_starts_anew():
+    surface = surface_with(NEW | {"share": 0.4}, OLD | {"share": 0.4}, holdout=0.1)
+    made = promote(surface, "new", 9_000)
+    new = made.surface
+    assert (new.settings.policy, new.settings.arms, new.learner, new.promoted) == ("ftrl-pbm", (), 1, "new")
+    assert (made.holdout, made.arms) == ((0.1, 0.1), ({"new": 0.4, "old": 0.4}, {}))
+    assert not promote(new, "new", 9_001).action
+    again = change_settings(new, {"arms": [NEW | {"share": 0.4}]}, 9_001).surface
+    assert (again.learner_of("new"), again.learner) == (3, 1)
+
+
+def test_what_cannot_be_promoted_is_refused():
+    surface = surface_with(NEW | {"share": 0.4}, OLD | {"share": 0.4}, holdout=0.1, policy="ftpl")
+    with pytest.raises(Unknown, match="'home' has no arm 'third'"):
+        promote(surface, "third", 9)
+    with pytest.raises(Conflict, match="the holdout shows the page's own order"):
+        promote(surface, "holdout", 9)
+    with pytest.raises(Conflict, match="the guard has replaced it"):
+        promote(msgspec.structs.replace(surface, guarded_arms={"new": 7}), "new", 9)
+    own = promote(surface, "learner", 9).surface
+    assert (own.settings.policy, own.settings.arms, own.learner) == ("ftpl", (), 0)
+    assert not promote(own, "learner", 10).action
+    new = promote(surface, "new", 9).surface
+    with pytest.raises(Unknown):
+        promote(new, "old", 10)
+    another = change_settings(new, {"arms": [OLD]}, 11).surface
+    with pytest.raises(Unknown):  # another comparison has begun
+        promote(another, "new", 12)
+
+
+# Starts and the guard
+
+
+def test_a_start_without_effect_is_refused():
+    with pytest.raises(Invalid, match="has learned from 20 rounds already"):
+        surface_rules.start_from_baseline(surface(), "", 20, 20, NOW)
+    for rounds in (0, -1, 10**7, True):
+        with pytest.raises(Invalid, match="rounds must be"):
+            surface_rules.start_from_baseline(surface(), "", rounds, 0, NOW)
+    started = surface_rules.start_from_baseline(surface(), "m", 50, 0, NOW).surface
+    assert started.baseline_starts == {"m": 50}
+    assert surface_rules.without_baseline_start(started, "m", NOW).surface.baseline_starts == {}
+    assert not surface_rules.without_baseline_start(started, "", NOW).action
+
+
+def test_the_guard_takes_all_but_the_exploration_share_and_a_person_restarts():
+    known = surface_with(NEW | {"share": 0.4}, holdout=0.2, floor=0.01)
+    guarded = surface_rules.activate_guard(known, 7, "new")
+    assert guarded.holdout == (0.2, pytest.approx(0.2 + 0.4 * 0.99))
+    assert 'arm "new" gets fewer clicks' in guarded.detail
+    assert not surface_rules.activate_guard(guarded.surface, 8, "new").action
+    restarted = surface_rules.restart_comparison(guarded.surface, 9).surface
+    assert (restarted.guarded, restarted.compared_since) == ({}, 9)
+
+
+def test_the_audit_log_has_values_as_json():
+    changes = {"guard": False, "retention_days": 30.0, "arms": [{"name": "new", "policy": "uniform", "share": 0.5}]}
+    detail = change_settings(surface(), changes, NOW).detail
+    assert "guard: true -> false; retention_days: null -> 30.0" in detail
+    before, after = detail.partition("arms: ")[2].partition("; ")[0].split(" -> ")
     assert (json.loads(before), json.loads(after)[0]["name"]) == ([], "new")
-    assert details[2:5] == ["the default segment", "all segments", '10 rounds, segment "mobile"']
-    assert details[5].startswith('"mobile": ')
-    assert not [detail for detail in details if re.search(r"'|\bNone\b|\bTrue\b|\bFalse\b", detail)]
+    assert not re.search(r"'|\bNone\b|\bTrue\b|\bFalse\b", detail)

@@ -9,7 +9,8 @@ from contextlib import closing, suppress
 
 from .service_process import PATIENCE
 
-REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+REQUEST = HEAD + b"\r\n"
 MOST_BYTES = 64 << 20
 BLOCK = 1 << 16
 STEPS, STEP_SECONDS = 1000, 0.02
@@ -54,6 +55,14 @@ def rest(connection):
     return received
 
 
+def receive(connection, size):
+    """Return so many bytes, or fewer at the end."""
+    received = b""
+    while len(received) < size and (part := connection.recv(size - len(received))):
+        received += part
+    return received
+
+
 def send_endlessly(connection, start, block):
     """Send a start, then blocks until the service refuses; return how many bytes were sent, and the response."""
     sent = 0
@@ -84,22 +93,6 @@ def flood(connection, requests):
         received = rest(connection)
         sending.result()
     return received
-
-
-def open_until_refused(address, most):
-    """Open connections, each with a request and the start of another, until one is refused; return them and
-    the refusal.
-    """
-    held = []
-    while len(held) < most:
-        connection = connect(address)
-        response = respond(connection)
-        if status(response) != 200:
-            connection.close()
-            return held, response
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
-        held.append(connection)
-    raise AssertionError("the service refused no connection")
 
 
 def ask(address, request=REQUEST):

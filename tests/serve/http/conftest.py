@@ -10,7 +10,7 @@ import pytest
 from bothworlds.serve.config import Config
 from bothworlds.serve.http.app import Service
 from tests.serve.fake_engine import FakeEngine
-from tests.serve.fakes import FakeStore
+from tests.serve.running import temporary_store
 
 
 class Client:
@@ -45,7 +45,7 @@ def engine():
 
 @pytest.fixture
 def store():
-    return FakeStore()
+    return temporary_store()
 
 
 @pytest.fixture

@@ -4,48 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
+import itertools
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from bothworlds.serve.config import load_config
 from bothworlds.serve.http.app import Service
-from bothworlds.serve.ops.run import OpenService, listen, run
+from bothworlds.serve.http.server import reserve
+from bothworlds.serve.ops.run import OpenService, run
 from bothworlds.serve.ops.supervise import supervise
 from tests.serve.fake_engine import FakeEngine, row
-from tests.serve.fakes import FakeStore
-
-
-def all_descriptors():
-    """Take every file descriptor that is left."""
-    with suppress(OSError):
-        while True:
-            yield os.dup(0)
+from tests.serve.running import temporary_store
 
 
 class SlowEngine(FakeEngine):
-    """Takes long, or takes all descriptors, for certain request ids, and prints when it has stopped."""
+    """Takes long for a certain request id, and prints when it has stopped."""
 
     async def rank(self, surface, request_id, **options):
         if request_id == "slow":
             print("asked", flush=True)
             await asyncio.sleep(0.7)
-        if request_id == "hungry":
-            self.taken = list(all_descriptors())
-        if request_id == "sated":
-            for descriptor in self.taken:
-                os.close(descriptor)
         return await super().rank(surface, request_id, **options)
 
     def export(self, surface):
-        """Export rows without end, and print when the export was released."""
+        """Export rows without end, or until a failure, and print when the export was released."""
         try:
-            while True:
+            for _ in range(5000) if "failing" in sys.argv else itertools.count():
                 yield row()
+            raise OSError("the disk is gone")
         finally:
             print("export released", flush=True)
 
@@ -62,7 +51,7 @@ class SlowEngine(FakeEngine):
 
 
 def opened(config, json):
-    store = FakeStore()
+    store = temporary_store()
     return OpenService(Service(SlowEngine([]), store, config, json_log=json), store)
 
 
@@ -70,10 +59,10 @@ def say(sentence):
     print(sentence, flush=True)
 
 
-def work(config, ready):
+def work(config, beat):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        run(config, listen(config, shared=True), lambda _: ready.set(), opened)
+        run(config, lambda _: None, opened, beat)
     except ValueError as error:
         sys.exit(f"refused: {error}")
 
@@ -81,13 +70,16 @@ def work(config, ready):
 def main(host, port, workers, *_):
     config = load_config(None, host=host, port=int(port), workers=int(workers), request_log="log" in sys.argv)
     try:
-        if config.workers > 1:
-            supervise(config, say, work)
-        else:
-            run(config, listen(config), say, opened)
+        reservation, config = reserve(config)
+        with reservation:
+            if config.workers > 1:
+                supervise(config, say, work)
+            else:
+                run(config, say, opened)
     except ValueError as error:
         sys.exit(f"refused: {error}")
 
 
 if __name__ == "__main__":
+    gc.disable()  # no connection may stay open until the next collection
     main(*sys.argv[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,3 +27,11 @@ def service(*words, host="127.0.0.1", port=0, workers=1, descriptors=None, **set
     finally:
         process.kill()
         process.communicate()
+
+
+def until(condition):
+    """Wait until a condition holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -9,8 +9,10 @@ import threading
 import pytest
 
 from bothworlds.serve.config import Config
-from bothworlds.serve.http import auth
+from bothworlds.serve.http import auth, rank_feedback
 from bothworlds.serve.http.auth import ROLES, create_key, list_keys, revoke_key
+from bothworlds.serve.http.problems import Problem
+from bothworlds.serve.http.rank_feedback import RateLimit
 from tests.serve.fake_engine import sign
 
 CALLS = {
@@ -135,7 +137,7 @@ def test_cached_keys_work_while_the_store_is_unavailable(asked, call, store, mon
 def test_the_store_holds_no_secret_of_a_key(store):
     key = create_key(store, ["read", "serve"], "for the shop", 5)
     secret = key.split("_", 2)[2]
-    assert secret not in json.dumps(store.keys()) + json.dumps(store.entries)
+    assert secret not in json.dumps(store.keys()) + json.dumps(store.audit(None, 100))
     assert list_keys(store) == [
         {
             "id": key.split("_")[1],
@@ -186,6 +188,66 @@ def test_public_rank_and_feedback_need_no_key(serving, store, asked):
     assert [result["status"] for result in results] == ["accepted", "rejected"]
     assert asked("admin", client=client).status_code == 401
     assert asked("read", client=client).status_code == 401
+
+
+def statuses(client, count, **options):
+    method, path, body = CALLS["ingest"]
+    return [client(method, path, json=body, **options).status_code for _ in range(count)]
+
+
+def test_public_requests_have_a_rate_for_each_address_and_requests_with_a_key_have_none(serving, store):
+    client = serving(Config(public_feedback=True, public_rate=0.5, request_log=False))
+    assert statuses(client, 20) == [200] * 20  # without keys, the service is local
+    key = create_key(store, ["ingest"], "", 0)
+    client.run(client.service.keyring.load())
+    assert statuses(client, 12) == [200] * 10 + [429] * 2
+    refused = client("POST", "/v1/feedback", json={"events": []})
+    assert refused.json()["title"] == "Too many"
+    assert 0 < int(refused.headers["retry-after"]) <= 2
+    assert statuses(client, 12, headers={"authorization": f"Bearer {key}"}) == [200] * 12
+    assert (
+        statuses(serving(Config(public_feedback=True, public_rate=0, request_log=False), keys_required=True), 12)
+        == [200] * 12
+    )
+
+
+def allowed(limit, host):
+    try:
+        limit.check({"client": (host, 1)})
+    except Problem:
+        return False
+    return True
+
+
+def test_a_rate_limit_recovers_and_forgets_nobody_early(monkeypatch):
+    now = 1000.0
+    limit = RateLimit(2.0, lambda: now)
+    assert sum(allowed(limit, "10.0.0.1") for _ in range(100)) == 40  # 20 seconds' worth
+    assert allowed(limit, "10.0.0.2")
+    for _ in range(100):  # as slowly as allowed, through several rotations of the table
+        now += 0.5
+        assert allowed(limit, "10.0.0.1")
+        assert not allowed(limit, "10.0.0.1")
+    now += 20.5
+    assert sum(allowed(limit, "10.0.0.1") for _ in range(100)) == 40
+    monkeypatch.setattr(rank_feedback, "MAX_ADDRESSES", 3)
+    for number in range(50):
+        allowed(limit, f"10.0.1.{number}")
+    assert len(limit._recent) <= 3
+
+
+def test_an_ipv6_address_counts_with_its_network():
+    limit = RateLimit(0.05, lambda: 0.0)
+    assert [allowed(limit, host) for host in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1")] == [True, False, True]
+    assert [allowed(limit, host) for host in ("::ffff:10.0.0.1", "::ffff:10.0.0.2", "10.0.0.1")] == [True, True, False]
+
+
+@pytest.mark.parametrize("client", [None, ("unknown", 0), ("1.2.3.4:5", 0), ("x" * 60_000, 0)])
+def test_requests_whose_address_a_proxy_does_not_say_share_a_limit(client):
+    limit = RateLimit(0.05, lambda: 0.0)
+    limit.check({"client": client})
+    assert not allowed(limit, "")
+    assert max(map(len, limit._recent)) == 0
 
 
 def test_metrics_need_a_key_unless_they_are_public(serving, store):

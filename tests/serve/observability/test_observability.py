@@ -16,7 +16,7 @@ from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.model import Unavailable
 from bothworlds.serve.observability.logs import RequestLog, logger, set_up_logs
 from bothworlds.serve.observability.metrics import GAUGES
-from bothworlds.serve.stores.base import StoreError
+from bothworlds.serve.stores import StoreError
 from tests.serve.fake_engine import NOW, sign
 
 

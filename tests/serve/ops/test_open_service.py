@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -56,4 +57,20 @@ def test_the_first_page_shows_the_headline_of_each_surface(opened):
     page = call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()
     piece = {"event_id": page["event_id"], "token": page["token"], "clicks": [0], "final": True}
     call("POST", "/v1/feedback", json={"events": [piece]})
+    call.run(call.service.engine.recorder.refresh())
     assert "1 page, 1.00 clicks per page" in call("GET", "/").text
+
+
+def test_a_service_is_an_asgi_application_that_any_server_can_start_and_stop(tmp_path):
+    found = open_service(Config(store=str(tmp_path / "asgi.db"), request_log=False), True)
+    phases, said = iter(["lifespan.startup", "lifespan.shutdown"]), []
+
+    async def receive():
+        return {"type": next(phases)}
+
+    async def send(message):
+        said.append(message["type"])
+
+    asyncio.run(found.service({"type": "lifespan"}, receive, send))
+    found.store.close()
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

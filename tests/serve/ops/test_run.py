@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
 import pytest
-import uvicorn
 
 from bothworlds.serve.config import Config
+from bothworlds.serve.http.server import reserve
 from bothworlds.serve.ops import supervise
-from bothworlds.serve.ops.run import NO_KEYS, check_host, check_workers, is_loopback, listen
-from tests.serve.http.service_process import PATIENCE, service
+from bothworlds.serve.ops.run import NO_KEYS, check_host, check_workers, is_loopback
+from tests.serve.http.service_process import PATIENCE, service, until
 from tests.serve.workers import workers_of
 
 
@@ -76,7 +75,7 @@ def test_a_port_in_use_is_refused_in_one_line():
     with service() as (_, address):
         port = int(address.rpartition(":")[2])
         with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1 port {port}.*choose another with --port"):
-            listen(Config(port=port))
+            reserve(Config(port=port))
 
 
 @pytest.mark.slow
@@ -88,7 +87,7 @@ def test_an_engine_that_does_not_start_is_reported_in_one_line():
 
 def test_an_unknown_host_is_refused():
     with pytest.raises(ValueError, match="there is no host 'no host'"):
-        listen(Config(host="no host"))
+        reserve(Config(host="no host"))
 
 
 def test_without_keys_the_host_must_be_loopback():
@@ -119,18 +118,6 @@ def test_the_supervisor_announces_that_there_are_no_keys(keys, monkeypatch):
     supervise.announce_started(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
     assert "2 workers at http://127.0.0.1:8080" in said[0]
     assert said[1:] == ([] if keys else [NO_KEYS])
-
-
-@pytest.mark.parametrize("name", ["startup", "capture_signals", "handle_exit", "run"])
-def test_uvicorn_has_the_methods_of_the_server_that_are_overridden(name):
-    assert callable(getattr(uvicorn.Server, name, None))
-
-
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bothworlds.core import Ledger
 from bothworlds.geometry.assignment import best_ranking
 from bothworlds.geometry.uniform_mixture import mixed
 from bothworlds.policies import policy
@@ -78,7 +77,9 @@ def segment_of(rates, rounds, floor=0.0):
     losses = rounds * (1.0 - rates)
     loss = losses - losses.min(axis=0)
     ftrl = policy("ftrl-pbm").part(np.arange(n), np.arange(m))
-    x = known_marginals(ftrl, ftrl.resumed(Ledger(rounds, loss, shown.astype(float), clicked.astype(float))))
+    state = ftrl.init(n, m)
+    state.epochs.rounds[0], state.loss[:] = rounds, loss
+    x = known_marginals(ftrl, ftrl.refreshed(state))
     names = tuple(str(k) for k in range(n))
     return SegmentState(rounds, shown, clicked, names, shrunk_rates(shown, clicked), mixed(x, floor, 0.0), "", 0)
 

@@ -8,11 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.model import COMPARED_AGAIN, LEADER_TOOK_OVER, Event, Invalid, Unknown
-from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
+from bothworlds.serve.events import Event, Listed
+from bothworlds.serve.model import Invalid, Unknown
+from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SurfaceState
 from bothworlds.serve.reports.item_rates import weighted_rates
 from bothworlds.serve.reports.recent_window import window_start
-from bothworlds.serve.reports.report import policy_entries, shift, takeovers
+from bothworlds.serve.reports.report import shift
 from bothworlds.serve.reports.strata import range_totals
 from bothworlds.serve.reports.uplift import SHIFT_ALPHA, PageTotals, arm_summary, shift_between, spent, uplift_of
 from tests.serve.fake_engine import surface_of
@@ -148,15 +149,16 @@ def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray,
             Event(
                 id=b"",
                 surface_id=1,
+                learner_id=1,
                 segment="",
                 arm="learner",
-                policy_id="",
                 created_at=0,
                 expires_at=0,
                 late_until=0,
-                items=(int(item),),
-                p=(float(x[item]),),
-                learn=1,
+                n=len(attraction),
+                listed=Listed((int(item),), (float(x[item]),), 1),
+                settled_by="final",
+                number=1,
                 clicks=int(rng.random() < attraction[item]),
             )
         )
@@ -268,44 +270,3 @@ def test_the_shift_alarm_is_not_raised_however_often_one_looks(rng):
             found[name] += alarm[name]
     assert found["sequence"] <= 1
     assert found["fixed"] >= 2
-
-
-def audited_takeovers(entries, segment=None, since=0, alone=()):
-    """Return the takeovers of a report on these audit entries, oldest first; ``alone``: segments of a leader alone."""
-
-    class Audited:
-        def audit(self, surface_id, limit, before=None):
-            return entries[::-1]
-
-    nothing = np.zeros((0, 0))
-    states = {
-        name: SegmentState(0, nothing, nothing, (), nothing, nothing, "", 0, leader_alone=name in alone)
-        for name in ("", "mobile")
-    }
-    request = ReportRequest(SurfaceState(surface_of(), list(states), states), segment, since, 1000, 1000)
-    return takeovers(policy_entries(Audited(), request), request)
-
-
-def test_a_takeover_ends_when_the_learners_of_its_segment_are_compared_again():
-    def over(at, segment):
-        return {"action": LEADER_TOOK_OVER, "at": at, "segment": segment, "rounds": 10, "until_rounds": 15}
-
-    def again(at, segment):
-        return {"action": COMPARED_AGAIN, "at": at, "segment": segment}
-
-    def told(entries, **options):
-        found = audited_takeovers(entries, **options)
-        return [(one["segment"], one["took_over_at"], one["ended_at"], one["alone"]) for one in found]
-
-    entries = [{"action": "create", "at": 1}, again(90, ""), over(100, ""), over(200, "mobile"), again(300, "mobile")]
-    expected = [("", 100, None, True), ("mobile", 200, 300, False)]
-    assert told(entries, alone=("",)) == expected
-    # Without the segments of the entries, the comparison of one segment would end the takeover of another.
-    assert told([one | {"segment": ""} for one in entries], alone=("",)) != expected
-    assert told(entries) == [("", 100, None, False), ("mobile", 200, 300, False)]  # a reset, or another policy
-    assert told(entries, segment="mobile") == [("mobile", 200, 300, False)]
-    assert told(entries, alone=("",), since=301) == [("", 100, None, True)]
-    entries += [again(400, ""), over(500, "")]
-    assert told(entries, alone=("",), segment="") == [("", 100, 400, False), ("", 500, None, True)]
-    entries += [again(600, ""), again(700, "")]  # the second one follows a change of visitors
-    assert told(entries, segment="")[-1] == ("", 500, 600, False)

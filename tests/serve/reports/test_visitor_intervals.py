@@ -12,7 +12,7 @@ from bothworlds.serve.model import LEARNER_ARM
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest
 from bothworlds.serve.reports.report import ReportCache, surface_report
 from bothworlds.serve.reports.uplift import PageTotals, arm_summary
-from bothworlds.serve.stores.base import DeletedEvents
+from bothworlds.serve.stores import DeletedEvents
 from tests.serve.fake_engine import surface_of
 from tests.serve.running import answer, refreshed, with_engine, written
 from tests.serve.sceptical_analyst import START, WeekStore, repeated_visitors, state_of, unequal_counts

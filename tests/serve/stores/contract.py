@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from bothworlds.serve.engine import surface_rules
-from bothworlds.serve.model import (
-    LOSS_UNIT,
-    Adjustment,
-    Cell,
-    Eligibility,
-    Event,
-    Increments,
-    Segment,
-    VerifiedFeedback,
-    counter_key,
-)
-from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.rewards import page_squares, reward_clicks
-from bothworlds.serve.settlement import increments_of
-from bothworlds.serve.stores.base import Store, VersionConflict
-from bothworlds.serve.time_blocks import merged
+from bothworlds.serve.events import Event, Lease, Listed
+from bothworlds.serve.model import LOSS_UNIT
+from bothworlds.serve.outcomes import is_learned
+from bothworlds.serve.rewards import page_squares
+from bothworlds.serve.stores import LostLease, Snapshot, Store, VersionConflict
 from bothworlds.serve.visitors import bucket_of
 
-from .samples import LATE, NOON, WINDOW, a_surface, an_event, feedback_on
+from .samples import LATE, LIMIT, NOON, WINDOW, a_surface, an_event, feedback_on, settle, started
 
+DAY, YEAR = 86_400_000, 31_557_600_000
 CHECKS: list[Callable[[Store], None]] = []
 
 
@@ -39,150 +27,241 @@ def check(function: Callable[[Store], None]) -> Callable[[Store], None]:
     return function
 
 
-def counters(store: Store, surface_id: int = 1) -> dict[str, Any]:
-    """Returns all counters without zeros and revisions."""
-    return {
-        segment.name: (
-            segment.rounds,
-            *({key: n for key, n in cells.items() if n} for cells in (segment.loss, segment.shown, segment.clicked)),
-        )
-        for segment in store.segments(surface_id)
-    }
+def found(store: Store, number: int) -> Event:
+    id = an_event(number).id
+    return store.find_events([id])[id]
 
 
-def counted(events: Sequence[Event]) -> dict[str, Any]:
-    """Computes the counters after exactly these events have settled; slow and simple."""
-    sums: dict[str, Any] = {}
-    for event in events:
-        increments = increments_of(event)
-        if not increments.cells:
-            continue
-        rounds, *cells = sums.get(event.segment, (0, {}, {}, {}))
-        for cell in increments.cells:
-            for totals, amount in zip(cells, (cell.loss, cell.shown, cell.clicked), strict=True):
-                totals[cell.item, cell.slot] = totals.get((cell.item, cell.slot), 0) + amount
-        for slot in range(len(event.items)):
-            if event.learn >> slot & 1 and not event.clicks >> slot & 1:
-                for item in event.eligibility.absent:
-                    cells[0][item, slot] = cells[0].get((item, slot), 0) + LOSS_UNIT
-                for item in event.eligibility.present:
-                    cells[0][item, slot] = cells[0].get((item, slot), 0) - LOSS_UNIT
-        sums[event.segment] = (rounds + increments.rounds, *cells)
-    return {
-        segment: (rounds, *({key: n for key, n in totals.items() if n} for totals in cells))
-        for segment, (rounds, *cells) in sums.items()
-    }
+def numbered(store: Store, surface_id: int = 1) -> dict[int, int]:
+    """The numbers of settled events, by the number that fixes the event."""
+    return {event.number or 0: int.from_bytes(event.id, "big") for event in store.settled(surface_id)}
 
 
-def started(store: Store) -> Store:
-    store.save_surface(a_surface(), [], [])
-    return store
+def no_audit(_: object) -> list[dict[str, Any]]:
+    return []
 
 
-def clean(store: Store) -> bool:
-    return verify(store).clean
+def an_imported(number: int, surface_id: int = 1, **changes: Any) -> Event:
+    """An event as an import makes it."""
+    return an_event(number, surface_id, **({"settled_at": NOON, "settled_by": "import"} | changes))
+
+
+def a_lease(store: Store) -> Lease:
+    lease = store.acquire("me", 60.0)
+    assert lease is not None
+    return lease
+
+
+# Decisions and feedback
 
 
 @check
-def check_facts_are_kept_and_only_if_absent_keeps_the_first(store: Store) -> None:
-    assert store.get("secret") is None
-    assert store.put("secret", b"\x00\xff", only_if_absent=True) == b"\x00\xff"
-    assert store.put("secret", b"other", only_if_absent=True) == b"\x00\xff"
-    assert store.put("secret", b"third") == b"third" == store.get("secret")
-
-
-def deleted(store: Store, revisions: Mapping[str, int | None], at: int = NOON) -> set[str]:
-    """Delete segments as the service does."""
-    (surface,) = store.surfaces()
-
-    def make(found: list[Segment]) -> Any:
-        return surface_rules.reset_adjustments(surface, found, at, "ann"), [
-            {"action": f"delete {one.name}"} for one in found
-        ]
-
-    return store.delete_segments(surface.id, revisions, make)
-
-
-@check
-def check_segments_are_admitted_up_to_the_limit(store: Store) -> None:
+def check_a_request_has_one_list(store: Store) -> None:
     started(store)
-    before = store.revision()
-    assert [store.admit_segment(1, name, 3) for name in ("", "a", "b", "c", "a", "")] == [True] * 3 + [False] + [
-        True
-    ] * 2
-    assert store.segment_names(1) - {""} == {"a", "b"}
-    assert {one.name for one in store.segments(1, before)} == {"a", "b"}  # other processes see them
-    assert counters(store) == {"a": (0, {}, {}, {}), "b": (0, {}, {}, {})}
-    assert clean(store)
+    first, other = an_event(2), an_event(2, listed=Listed((4, 3, 2), (0.5, 0.5, 0.5), 0b111))
+    store.write([first, an_event(3), other], [], NOON)
+    store.write([other, an_event(4)], [], NOON)
+    assert store.find_events([first.id, an_event(3).id, bytes(16)]) == {first.id: first, an_event(3).id: an_event(3)}
+    click = feedback_on(2, 1)
+    assert store.write([], [replace(click, event=other), click], NOON) == ["rejected", "accepted"]
+    assert found(store, 2) == replace(first, clicks=1, final=True)
 
 
 @check
-def check_processes_that_admit_at_once_keep_to_the_limit(store: Store) -> None:
+def check_feedback_stores_the_list_of_its_token_if_it_is_absent(store: Store) -> None:
     started(store)
-    together, admitted = threading.Barrier(6), []
-
-    def admit(name: str) -> None:
-        together.wait(60)
-        admitted.append(store.admit_segment(1, name, 4))
-
-    threads = [threading.Thread(target=admit, args=(f"s{k}",)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(admitted) == [False] * 3 + [True] * 3
-    assert len(store.segment_names(1)) == 3
+    assert store.write([], [feedback_on(2, 0b101)], NOON) == ["accepted"]
+    store.write([an_event(2, listed=Listed((4, 3, 2), (0.5, 0.5, 0.5), 0b111))], [], NOON)
+    assert found(store, 2) == replace(an_event(2), clicks=0b101, final=True)
+    assert store.write([an_event(4)], [feedback_on(4, 1)], NOON) == ["accepted"]  # both in one batch
 
 
 @check
-def check_a_deleted_segment_leaves_nothing_but_its_log(store: Store) -> None:
+def check_feedback_of_a_batch_is_merged_in_order(store: Store) -> None:
     started(store)
-    store.apply_feedback([feedback_on(k, clicks=k % 8) for k in range(1, 9)], NOON + 50)
-    kept = counters(store)[""]
-    before = store.revision()
-    assert deleted(store, {"phone": None, "nobody": None}, NOON + 60) == {"phone"}
-    assert store.segment_names(1) == {""}
-    assert counters(store) == {"": kept}
-    assert store.revision() > before
-    assert [entry["action"] for entry in store.audit(None, 10)] == ["delete phone"]
-    assert clean(store)
-    assert store.apply_feedback([feedback_on(3, clicks=7)], NOON + 70) == [
-        "expired"
-    ]  # there is no loss left to subtract
-    assert counters(store) == {"": kept}
-    assert deleted(store, {"phone": None}) == set()
+    batch = [feedback_on(2, clicks, final=False) for clicks in (0b001, 0b001, 0b100)]
+    batch += [feedback_on(2, shown=True, final=False), feedback_on(2), feedback_on(2, 0b101)]
+    assert store.write([], batch, NOON) == ["accepted", "duplicate", "accepted", "accepted", "accepted", "duplicate"]
+    assert found(store, 2) == replace(an_event(2), clicks=0b101, shown=True, final=True)
+    assert store.open_events() == store.outstanding(1) == 1
 
 
 @check
-def check_a_segment_that_is_counted_in_meanwhile_is_not_deleted(store: Store) -> None:
+def check_rewards_and_all_fields_of_an_event_are_kept(store: Store) -> None:
     started(store)
-    store.apply_feedback([feedback_on(1)], NOON + 50)
-    (seen,) = store.segments(1)
-    store.apply_feedback([feedback_on(3)], NOON + 50)
-    kept = counters(store)
-    assert deleted(store, {"phone": seen.revision}) == set()
-    assert (counters(store), store.audit(None, 10)) == (kept, [])
-    (seen,) = store.segments(1)
-    assert deleted(store, {"phone": seen.revision}, NOON + 60) == {"phone"}
+    event = an_event(8, visitor=b"v" * 16, counted=False, n=10**6)
+    rewards = (0, 5, LOSS_UNIT)
+    assert store.write([event], [replace(feedback_on(8), event=event, rewards=rewards)], NOON) == ["accepted"]
+    (settled,) = settle(store)
+    expected = replace(event, clicks=0b110, rewards=rewards, final=True, number=1, settled_at=NOON + 1)
+    assert settled == found(store, 8) == replace(expected, settled_by="final")
 
 
 @check
-def check_open_events_of_a_segment_can_be_settled_before_their_deadline(store: Store) -> None:
+def check_expired_feedback_leaves_no_trace(store: Store) -> None:
     started(store)
-    store.save_events([an_event(k) for k in range(1, 9)])
-    assert [store.settle_segment(1, "phone", NOON + 50, 3) for _ in range(3)] == [3, 1, 0]
-    settled = {event.id: event for event in store.settled()}
-    assert {event.segment for event in settled.values()} == {"phone"}
-    assert store.open_events() == 4
-    assert counters(store) == counted(list(settled.values()))
-    assert store.settle_segment(1, "", NOON + 3, 10) == 1  # the others were decided later
-    assert clean(store)
+    assert store.write([], [feedback_on(1, 1)], NOON + 1 + WINDOW + LATE + 1) == ["expired"]
+    assert store.find_events([an_event(1).id]) == {}
+    assert store.open_events() == 0
+
+
+@check
+def check_feedback_of_another_store_does_not_affect_its_batch(store: Store) -> None:
+    started(store)
+    foreign = feedback_on(2, surface_id=77)
+    assert store.write([an_event(6, 77)], [feedback_on(1), foreign, feedback_on(3)], NOON) == [
+        "accepted",
+        "rejected",
+        "accepted",
+    ]
+    assert store.find_events([foreign.event.id, an_event(6).id]) == {}
+
+
+# Settling and numbers
+
+
+@check
+def check_events_are_numbered_in_the_order_of_creation_without_gaps(store: Store) -> None:
+    started(store, "home", "other")
+    store.write([], [feedback_on(k) for k in (9, 2, 5)] + [feedback_on(4, surface_id=2)], NOON)
+    assert [(e.surface_id, e.number, e.created_at - NOON) for e in settle(store)] == [
+        (1, 1, 2), (1, 2, 5), (1, 3, 9), (2, 1, 4),
+    ]  # fmt: skip
+    store.write([an_event(3), an_event(8)], [feedback_on(1), feedback_on(8)], NOON)
+    assert [(e.number, e.created_at - NOON) for e in settle(store)] == [(4, 1), (5, 8)]
+    assert [(e.number, e.settled_by) for e in settle(store, NOON + WINDOW + 4)] == [(6, "unconfirmed")]
+    assert numbered(store) == {1: 2, 2: 5, 3: 9, 4: 1, 5: 8, 6: 3}
+    assert store.last_numbers() == {1: 6, 2: 1}
+    assert settle(store, NOON + YEAR) == []
+
+
+@check
+def check_final_feedback_is_learned_once_however_often_it_comes(store: Store) -> None:
+    started(store)
+    reports = [feedback_on(n, n % 8) for n in range(1, 20)]
+    assert store.write([], reports, NOON) == ["accepted"] * 19
+    once = settle(store)
+    assert len(once) == 19
+    assert set(store.write([], reports[::-1] * 2, NOON)) == {"duplicate"}
+    store.write([report.event for report in reports], [], NOON)
+    assert settle(store) == settle(store, NOON + YEAR) == []
+    assert list(store.settled(1)) == once
+
+
+@check
+def check_a_settled_event_changes_only_by_late_clicks(store: Store) -> None:
+    started(store)
+    store.write([], [feedback_on(2, 0b001)], NOON)
+    (before,) = settle(store)
+    assert store.write([], [feedback_on(2, 0b011), feedback_on(2, 0b010)], NOON + LATE) == ["late_applied", "duplicate"]
+    assert found(store, 2) == replace(before, late=0b010)
+    assert store.write([], [feedback_on(2, 0b100)], before.late_until + 1) == ["expired"]
+    (row,) = store.history(1, NOON, NOON + 60_000, 60_000)
+    assert (row["clicks"], row["late"], row["squares"]) == (1, 1, 1)
+
+
+@check
+def check_an_event_settles_by_the_rules_of_its_surface(store: Store) -> None:
+    started(store)
+    given = [feedback_on(2), feedback_on(4, final=False, shown=True), feedback_on(6, 1, final=False)]
+    store.write([an_event(8)], [*given, feedback_on(10, final=False, shown=False)], NOON)
+    assert [e.settled_by for e in settle(store, early=False)] == ["void"]
+    assert settle(store, NOON + WINDOW, early=False) == []
+    assert [(e.created_at - NOON, e.settled_by) for e in settle(store, NOON + WINDOW + 9, early=False)] == [
+        (2, "final"), (4, "deadline"), (6, "unconfirmed"), (8, "unconfirmed"),
+    ]  # fmt: skip
+    store.write([an_event(20)], [feedback_on(22, 1, final=False), feedback_on(24)], NOON)
+    assert settle(store, mode="clicks") == []
+    assert [e.settled_by for e in settle(store, NOON + WINDOW + 99, mode="clicks")] == ["deadline", "deadline", "final"]
+
+
+@check
+def check_a_surface_that_waits_does_not_hold_up_others(store: Store) -> None:
+    started(store, "home", "other")
+    store.write([], [feedback_on(k) for k in range(1, 9)] + [feedback_on(20, surface_id=2)], NOON)
+    lease = a_lease(store)
+    modes: Any = {1: "final", 2: "final"}
+    settled = [e for _ in range(9) for e in store.settle(lease, NOON + 1, {1: False}, modes, 2)]
+    assert [event.surface_id for event in settled] == [2]
+    # Nor do those of a surface that the caller does not know yet.
+    store.write([], [feedback_on(k) for k in range(31, 39)] + [feedback_on(40, surface_id=2)], NOON)
+    settled = [e for _ in range(9) for e in store.settle(lease, NOON + 1, {}, {2: "final"}, 2)]
+    assert [event.surface_id for event in settled] == [2]
+    assert len(store.settle(lease, NOON + WINDOW + 99, {}, modes, LIMIT)) == 16
+
+
+@check
+def check_the_holdout_is_settled_and_never_learned(store: Store) -> None:
+    started(store)
+    learnable = replace(an_event(7).listed, learn=0b111)  # as a tampered import might say
+    store.write([], [feedback_on(7, 1, listed=learnable), feedback_on(8, 1)], NOON)
+    assert {event.arm: is_learned(event) for event in settle(store)} == {"holdout": False, "learner": True}
+
+
+@check
+def check_followers_read_what_was_settled_by_number(store: Store) -> None:
+    started(store, "home", "other")
+    store.write([], [feedback_on(k) for k in range(1, 30)] + [feedback_on(40, surface_id=2)], NOON)
+    settled = [event for event in settle(store) if event.surface_id == 1]
+    assert store.settled_after(1, 0, 10) == settled[:10]
+    assert store.settled_after(1, 10, 100) == settled[10:]
+    assert store.settled_after(1, 29, 100) == []
+    of_phone = [event for event in settled if event.learner_id == 2]
+    assert [e for batch in store.learner_events(2, 0, batch=4) for e in batch] == of_phone
+    assert [e for batch in store.learner_events(2, 5, 11, batch=2) for e in batch] == [
+        e for e in of_phone if 5 < (e.number or 0) <= 11
+    ]
+    assert [e.surface_id for e in store.settled()] == [1] * 29 + [2]
+
+
+@check
+def check_events_are_listed_by_surface_and_time(store: Store) -> None:
+    started(store, "home", "other")
+    store.write([an_event(n) for n in (5, 3, 4, 9)] + [an_event(6, surface_id=2)], [feedback_on(4)], NOON)
+    assert len(settle(store)) == 1
+    assert [event.created_at - NOON for event in store.events(1, NOON + 3, NOON + 9)] == [3, 4, 5]
+
+
+# The lease
+
+
+@check
+def check_only_the_holder_of_the_lease_writes(store: Store) -> None:
+    started(store)
+    store.write([], [feedback_on(2)], NOON)
+    first = store.acquire("first", 60.0)
+    assert first is not None
+    assert store.acquire("first", 60.0) == first
+    if store.shared:
+        assert store.acquire("second", 60.0) is None
+    store.release(first)
+    second = store.acquire("second", 60.0)
+    assert second is not None
+    assert second.fence > first.fence
+    modes: Any = {1: "final"}
+    for call in (
+        lambda: store.settle(first, NOON + 1, {}, modes, LIMIT),
+        lambda: store.import_events(first, [an_imported(4)]),
+        lambda: store.erase(first, NOON, LIMIT),
+        lambda: store.delete_old_events(first, 1, NOON, NOON, LIMIT, no_audit),
+        lambda: store.save_snapshot(first, 1, 1, "f", b""),
+        lambda: store.drop_snapshots(first, 1),
+    ):
+        with pytest.raises(LostLease):
+            call()
+    store.release(first)  # changes nothing
+    assert store.acquire("second", 60.0) == second
+    assert (numbered(store), store.snapshot(1)) == ({}, None)
+    assert len(store.settle(second, NOON + 1, {}, modes, LIMIT)) == 1
+
+
+# Surfaces and learners
 
 
 @check
 def check_surfaces_come_back_as_they_were_saved(store: Store) -> None:
-    first = store.save_surface(a_surface("home"), [], [{"action": "created"}])
-    second = store.save_surface(a_surface("caf\u00e9 \u2603"), [], [])
+    first = store.save_surface(a_surface("home"), [{"action": "created"}])
+    second = store.save_surface(a_surface("caf\u00e9 \u2603"), [])
     assert store.surfaces() == [first, second]
     assert len({0, first.id, second.id}) == 3
     assert store.audit(first.id, 10) == [{"action": "created", "surface_id": first.id, "id": 1}]
@@ -190,338 +269,426 @@ def check_surfaces_come_back_as_they_were_saved(store: Store) -> None:
 
 @check
 def check_a_change_of_an_old_version_is_refused(store: Store) -> None:
-    first = store.save_surface(a_surface(), [], [])
-    changed = msgspec.structs.replace(first, version=2, name="main")
-    assert store.save_surface(changed, [], []) == changed
-    for stale in (changed, msgspec.structs.replace(first, version=5), a_surface("main")):
+    first = store.save_surface(a_surface(), [])
+    changed = replace(first, version=2, name="main")
+    assert store.save_surface(changed, []) == changed
+    other = store.save_surface(a_surface("other"), [])
+    for stale in (changed, replace(first, version=5), a_surface("main"), replace(other, version=2, name="main")):
         with pytest.raises(VersionConflict):
-            store.save_surface(stale, [], [])
-    assert store.surfaces() == [changed]
+            store.save_surface(stale, [])
+    with pytest.raises(VersionConflict):
+        store.delete_surface(first, no_audit)
+    assert store.surfaces() == [changed, other]
 
 
 @check
-def check_final_feedback_is_counted_once_however_often_it_comes(store: Store) -> None:
-    started(store)
-    reports = [feedback_on(n, n % 8) for n in range(1, 20)]
-    assert store.apply_feedback(reports, NOON) == ["accepted"] * 19
-    once = counters(store)
-    assert once == counted([msgspec.structs.replace(r.event, clicks=r.clicks) for r in reports])
-    assert set(store.apply_feedback(reports[::-1], NOON)) <= {"duplicate", "settled"}
-    assert set(store.apply_feedback([reports[0]] * 3, NOON)) == {"duplicate"}
-    assert counters(store) == once
-    assert clean(store)
-
-
-@check
-def check_feedback_on_one_event_in_a_batch_is_applied_in_order(store: Store) -> None:
-    started(store)
-    batch = [feedback_on(1, 0b001, False), feedback_on(1, 0b100), feedback_on(1, 0b100), feedback_on(1, 0b010)]
-    assert store.apply_feedback(batch, NOON) == ["accepted", "accepted", "duplicate", "accepted"]
-    event = store.find_events([an_event(1).id])[an_event(1).id]
-    assert (event.clicks, event.late, event.settled_by, event.settled_at) == (0b111, 0, "final", NOON)
-    assert counters(store) == counted([event])
-    assert clean(store)
-
-
-@check
-def check_items_that_could_not_be_shown_are_charged_the_observed_loss(store: Store) -> None:
-    started(store)
-    for number, eligibility in enumerate((Eligibility(absent=(3, 4)), Eligibility(present=(0, 1, 2)))):
-        event = an_event(2 + 2 * number, items=(0, 1, 2), p=(1.0, 0.5, 1.0), learn=0b011, eligibility=eligibility)
-        before = store.segments(1)[0].loss if number else {}
-        store.apply_feedback([VerifiedFeedback(event=event, clicks=0b001, final=True)], NOON)
-        after = store.segments(1)[0].loss
-        added = {
-            key: (after[key] - before.get(key, 0)) // LOSS_UNIT for key in after if after[key] != before.get(key, 0)
-        }
-        charged = {(1, 1): 2, (3, 1): 1, (4, 1): 1} if eligibility.absent else {(1, 1): 1, (0, 1): -1, (2, 1): -1}
-        assert added == charged
-        assert store.find_events([event.id])[event.id].eligibility == eligibility
-    late = VerifiedFeedback(event=event, clicks=0b010, final=False)
-    assert store.apply_feedback([late], event.expires_at + 1) == ["late_applied"]
-    assert all(store.segments(1)[0].loss.get(key, 0) == before.get(key, 0) for key in after)
-    assert clean(store)
-
-
-@check
-def check_a_late_click_subtracts_exactly_its_loss(store: Store) -> None:
-    started(store)
-    event = an_event(1, learn=0b111, p=(0.3, 0.1, 0.7))
-    silent, late = feedback_on(1), feedback_on(1, 0b010)
-    silent.event = late.event = event
-    store.apply_feedback([silent], NOON)
-    assert store.apply_feedback([late], NOON + LATE) == ["late_applied"]
-    assert counters(store) == counted([msgspec.structs.replace(event, clicks=0b010)])
-    late.clicks = 0b001
-    assert store.apply_feedback([late], event.late_until + 1) == ["expired"]
-    assert counters(store) == counted([msgspec.structs.replace(event, clicks=0b010)])
-    assert clean(store)
-
-
-@check
-def check_expired_feedback_leaves_no_trace(store: Store) -> None:
-    started(store)
-    before = store.revision()
-    assert store.apply_feedback([feedback_on(1, 0b1)], NOON + WINDOW + LATE + 2) == ["expired"]
-    assert store.find_events([an_event(1).id]) == {}
-    assert (store.revision(), counters(store), store.history(1, 0, NOON * 2, 1)) == (before, {}, [])
-
-
-@check
-def check_rejected_feedback_does_not_affect_its_batch(store: Store) -> None:
-    started(store)
-    batch = [feedback_on(1), feedback_on(2, surface_id=77), feedback_on(3)]
-    assert store.apply_feedback(batch, NOON) == ["accepted", "rejected", "accepted"]
-    assert set(store.find_events([an_event(n).id for n in (1, 2, 3)])) == {an_event(1).id, an_event(3).id}
-
-
-@check
-def check_a_saved_decision_is_not_overwritten(store: Store) -> None:
-    started(store)
-    first, other = an_event(1), an_event(1, policy_id="later", items=(4, 3, 2))
-    assert store.save_events([first, an_event(2), other]) == [first, an_event(2), first]
-    assert store.save_events([other, an_event(3)]) == [first, an_event(3)]
-    assert store.find_events([other.id, b"\x00" * 16]) == {first.id: first}
-    assert store.open_events() == 3
-    other_list = feedback_on(1)
-    other_list.event = other
-    store.apply_feedback([other_list], NOON)
-    assert store.find_events([first.id])[first.id].items == first.items
-    assert clean(store)
-
-
-@check
-def check_overdue_events_are_settled(store: Store) -> None:
-    started(store)
-    events = [an_event(n) for n in range(10)]
-    store.save_events(events)
-    store.apply_feedback([feedback_on(3, 0b1, final=False)], NOON)
-    assert store.settle_overdue(NOON + WINDOW, 100) == 0
-    assert store.settle_overdue(NOON + WINDOW + 5, 100) == 5
-    assert store.settle_overdue(NOON + WINDOW + 100, 2) == 2
-    assert store.settle_overdue(NOON + WINDOW + 100, 100) == 3
-    assert store.open_events() == 0
-    settled = list(store.settled())
-    assert [event.clicks for event in settled if event.id == an_event(3).id] == [1]
-    assert counters(store) == counted(settled)
-    assert store.apply_feedback([feedback_on(3, 0b1)], NOON + WINDOW + 101) == ["duplicate"]
-    assert clean(store)
-
-
-@check
-def check_clocks_that_jump_lose_nothing(store: Store) -> None:
-    started(store)
-    assert store.apply_feedback([feedback_on(1), feedback_on(2, 0b1, False)], NOON - 10**9) == ["accepted", "accepted"]
-    assert store.settle_overdue(NOON + 10**9, 100) == 1
-    assert store.apply_feedback([feedback_on(2, 0b10)], NOON + 10**9) == ["expired"]
-    assert store.apply_feedback([feedback_on(2, 0b10), feedback_on(1)], NOON) == ["accepted", "duplicate"]
-    assert store.settle_overdue(NOON - 10**9, 100) == 0
-    assert clean(store)
-    assert counters(store) == counted(list(store.settled()))
-
-
-@check
-def check_adjustments_are_counted_and_kept(store: Store) -> None:
-    increments = Increments(surface_id=0, segment="", rounds=5, cells=(Cell(0, 1, 7 * LOSS_UNIT, 2, 1), Cell(4, 2, -3)))
-    start = Adjustment(increments=increments, at=NOON, actor="ann", reason="warm start")
-    surface = store.save_surface(a_surface(), [start], [])
-    moved = msgspec.structs.replace(start, increments=msgspec.structs.replace(increments, surface_id=surface.id))
-    assert counters(store) == {"": (5, {(0, 1): 7 * LOSS_UNIT, (4, 2): -3}, {(0, 1): 2}, {(0, 1): 1})}
-    store.adjust([moved, moved], [{"surface_id": surface.id, "action": "adjusted", "actor": "ann"}])
-    assert list(store.adjustments()) == [moved] * 3
-    assert counters(store)[""][0] == 15
-    assert clean(store)
-
-
-@check
-def check_the_revision_grows_with_every_change_and_finds_the_segment(store: Store) -> None:
-    started(store)
+def check_the_revision_grows_with_every_change_of_surfaces_and_learners(store: Store) -> None:
     seen = [store.revision()]
-    store.apply_feedback([feedback_on(2)], NOON)
-    seen.append(store.revision())
-    store.apply_feedback([feedback_on(3)], NOON)
-    seen.append(store.revision())
-    store.save_surface(msgspec.structs.replace(store.surfaces()[0], version=2), [], [])
-    seen.append(store.revision())
-    assert seen == sorted(set(seen))
-    assert [segment.name for segment in store.segments(1, since=seen[1])] == ["phone"]
-    assert [segment.name for segment in store.segments(1)] == ["", "phone"]
-    store.apply_feedback([feedback_on(3)], NOON)
-    assert store.revision() == seen[-1]
+
+    def changed() -> bool:
+        seen.append(store.revision())
+        return seen[-1] > seen[-2]
+
+    surface = store.save_surface(a_surface(), [])
+    assert changed()
+    learner = store.admit_learner(surface.id, "", 0, 10)
+    assert learner is not None
+    assert changed()
+    store.admit_learner(surface.id, "", 0, 10)
+    store.use_learners({learner.id: NOON})
+    store.write([], [feedback_on(2)], NOON)
+    settle(store)
+    assert not changed()
+    store.reset_learners([learner.id], [])
+    assert changed()
+    store.delete_learners([learner.id], no_audit)
+    assert changed()
+    store.delete_surface(surface, no_audit)
+    assert changed()
 
 
 @check
-def check_blocks_hold_the_counters_by_the_time_of_the_decision(store: Store) -> None:
-    started(store)
-    events = [an_event(number, created_at=NOON + 2500 * number, late_until=NOON + 10**9) for number in range(1, 9)]
-    reports = [VerifiedFeedback(event=event, clicks=k % 8, final=True) for k, event in enumerate(events)]
-    store.apply_feedback(reports, NOON + 9)
-    late = VerifiedFeedback(event=events[2], clicks=0b111, final=True)
-    store.apply_feedback([late], NOON + 10**6)
-    clicks = [0b111 if k == 2 else k % 8 for k in range(8)]
-    settled = [msgspec.structs.replace(event, clicks=seen) for event, seen in zip(events, clicks, strict=True)]
-    for name in ("", "phone"):
-        for block in store.blocks(1, name).values():
-            assert block.until - block.start == 1
-        ours = [event for event in settled if event.segment == name and event.learn]
-        by_second = {event.created_at // 1000: counted([event]) for event in ours}
-        assert {start for start, _, _ in store.blocks(1, name)} == by_second.keys()
-        for second, expected in by_second.items():
-            parts = [block for block in store.blocks(1, name).values() if block.start == second]
-            sums = merged(0, 1, parts)
-            assert sums.rounds == expected[name][0]
-            assert {(i, j): loss for i, j, loss, _, _ in sums.cells.tolist() if loss} == expected[name][1]
-    assert clean(store)
+def check_segments_are_admitted_up_to_the_limit(store: Store) -> None:
+    id = store.save_surface(a_surface(), []).id
+    admitted = [store.admit_learner(id, name, 0, 3) for name in ("", "a", "b", "c", "a", "")]
+    assert [learner and learner.segment for learner in admitted] == ["", "a", "b", None, "a", ""]
+    of_arm = store.admit_learner(id, "a", 1, 3, NOON)  # another learner of a segment that exists
+    assert of_arm is not None
+    assert (of_arm.number, of_arm.used_at) == (1, NOON)
+    assert store.admit_learner(id + 1, "", 0, 3) is None
+    assert store.learners(id) == [*(one for one in admitted[:3] if one), of_arm] == store.learners()
+    store.use_learners({of_arm.id: NOON + 9, admitted[0].id: 7})  # type: ignore[union-attr]
+    store.use_learners({of_arm.id: NOON + 2})
+    assert [learner.used_at for learner in store.learners()] == [7, 0, 0, NOON + 9]
 
 
 @check
-def check_rewards_are_merged_counted_and_kept(store: Store) -> None:
-    started(store)
-    half, third = LOSS_UNIT // 2, LOSS_UNIT // 3
+def check_processes_that_admit_at_once_keep_to_the_limit(store: Store) -> None:
+    id = store.save_surface(a_surface(), []).id
+    together, admitted = threading.Barrier(6), []
 
-    def report(number: int, *rewards: int, final: bool = True) -> VerifiedFeedback:
-        return VerifiedFeedback(event=an_event(number), clicks=0, final=final, rewards=rewards)
+    def admit(name: str) -> None:
+        together.wait(60)
+        admitted.append(store.admit_learner(id, name, 0, 4) is not None)
 
-    first = [report(1, half, 0, third, final=False), report(2, 0, LOSS_UNIT, 0), report(14, third, third, third)]
-    assert store.apply_feedback([*first, report(1, 0, third, half)], NOON) == ["accepted"] * 4
-    assert store.apply_feedback([report(2, half, half, 0)], NOON + WINDOW + 5) == ["late_applied"]
-    found = store.find_events([an_event(number).id for number in (1, 2, 14)])
-    expected = {1: (half, third, half), 2: (half, LOSS_UNIT, 0), 14: (third,) * 3}
-    for number, rewards in expected.items():
-        event = found[an_event(number).id]
-        assert event.rewards == rewards
-        assert event.clicks == reward_clicks(event.id, rewards)
-    assert found[an_event(2).id].late == 0b001
-    learned = [event for event in found.values() if event.learn]
-    sums: dict[tuple[str, int, int], list[int]] = {}
-    for event in learned:
-        for cell in increments_of(event).cells:
-            totals = sums.setdefault((event.segment, cell.item, cell.slot), [0, 0])
-            totals[0] += cell.shown
-            totals[1] += cell.clicked
-    for segment in store.segments(1):
-        for (item, slot), shown in segment.shown.items():
-            clicked = segment.clicked[item, slot]
-            assert [shown, clicked] == sums.get((segment.name, item, slot), [0, 0])
-    history = store.history(1, NOON, NOON + 60_000, 60_000)
-    assert sum(row["rewards"] for row in history) == sum(map(sum, expected.values()))
-    assert sum(row["reward_squares"] for row in history) == sum(map(page_squares, expected.values()))
-    assert clean(store)
+    threads = [threading.Thread(target=admit, args=(f"s{k}",)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(admitted) == [False] * 3 + [True] * 3
+    assert len(store.learners(id)) == 3
 
 
 @check
-def check_the_oldest_open_event_is_found(store: Store) -> None:
+def check_a_reset_is_a_number(store: Store) -> None:
     started(store)
-    assert store.oldest_open(1) is None
-    store.save_events([an_event(number) for number in (5, 3, 8)])
-    assert store.oldest_open(1) == NOON + 3
-    assert store.oldest_open(2) is None
-    store.apply_feedback([feedback_on(3)], NOON)
-    assert store.oldest_open(1) == NOON + 5
+    store.write([], [feedback_on(k) for k in (2, 4, 3)], NOON)
+    settle(store)
+    lease = a_lease(store)
+    store.save_snapshot(lease, 1, 3, "f", b"before")
+    store.reset_learners([1], [{"action": "reset"}])
+    assert [learner.reset_number for learner in store.learners(1)] == [3, 0]
+    assert store.snapshot(1) is None
+    store.save_snapshot(lease, 1, 3, "f", b"before, from a slow thread")
+    assert store.snapshot(1) is store.oldest_snapshot(1) is None
+    assert store.write([], [feedback_on(2, 1), feedback_on(6)], NOON) == ["late_applied", "accepted"]
+    assert [event.number for event in settle(store)] == [4]
+    store.save_snapshot(lease, 1, 4, "f", b"after")
+    assert store.snapshot(1) == Snapshot(1, 4, "f", b"after")
+    assert [entry["action"] for entry in store.audit(None, 10)] == ["reset"]
+
+
+# Deletion
 
 
 @check
-def check_events_are_listed_by_surface_and_time(store: Store) -> None:
+def check_nothing_of_a_deleted_segment_comes_back(store: Store) -> None:
     started(store)
-    store.save_surface(a_surface("other"), [], [])
-    store.save_events([an_event(n) for n in (5, 3, 4, 9)] + [an_event(6, surface_id=2)])
-    store.apply_feedback([feedback_on(4), feedback_on(6, surface_id=2)], NOON)
-    assert [event.created_at - NOON for event in store.events(1, NOON + 3, NOON + 9)] == [3, 4, 5]
-    assert [event.id for event in store.settled(2)] == [an_event(6).id]
-    assert len(list(store.settled())) == 2
+    store.write([an_event(5)], [feedback_on(k) for k in (1, 2, 3)], NOON)
+    settle(store)
+    lease = a_lease(store)
+    store.save_snapshot(lease, 2, 3, "f", b"state")
+    store.save_policy("p", 2, NOON, b"policy")
+    assert store.delete_learners([2], lambda n: [{"events": n}], totals=True) == 3
+    again = store.admit_learner(1, "phone", 0, 100)
+    assert again is not None
+    assert again.id not in (1, 2)
+    store.write([an_event(5), an_event(9)], [], NOON)
+    assert store.write([], [feedback_on(k, 1) for k in (1, 5, 7)], NOON) == ["expired"] * 3
+    store.save_snapshot(lease, 2, 3, "f", b"state")
+    store.save_policy("q", 2, NOON, b"policy")
+    assert [event.id for event in store.events(1, 0, 2 * NOON)] == [an_event(2).id]
+    assert settle(store, NOON + YEAR) == []
+    assert (store.snapshot(2), store.policy("p"), store.policy("q")) == (None, None, None)
+    assert {row["segment"] for row in store.history(1, 0, 2 * NOON, 60_000)} == {""}
+    new = [feedback_on(11, learner_id=again.id)]
+    assert store.write([], new, NOON) == ["accepted"]
+    assert [(event.number, event.segment) for event in settle(store)] == [(4, "phone")]
+    assert [entry["events"] for entry in store.audit(None, 10)] == [3]
+
+
+@check
+def check_a_segment_of_a_page_from_the_future_can_be_deleted_and_used_again(store: Store) -> None:
+    started(store)
+    lease = a_lease(store)
+    far = dict.fromkeys(("created_at", "expires_at", "late_until", "settled_at"), NOON + 8 * YEAR)
+    assert store.import_events(lease, [an_imported(1, **far)]) == 1
+    store.delete_learners([2], no_audit, totals=True)
+    learner = store.admit_learner(1, "phone", 0, 100)
+    assert learner is not None
+    assert store.write([], [feedback_on(k, 1, learner_id=learner.id) for k in (3, 5)], NOON) == ["accepted"] * 2
+    assert [event.number for event in settle(store)] == [2, 3]
+
+
+@check
+def check_nothing_of_a_deleted_surface_comes_back(store: Store) -> None:
+    started(store, "home", "other")
+    store.write([an_event(5)], [feedback_on(k) for k in (1, 2)] + [feedback_on(8, surface_id=2)], NOON)
+    settle(store)
+    store.put("sample ratio 1", b"one")
+    store.put("guard 1 5", b"one")
+    store.put("guard 11 5", b"of another")
+    home, other = store.surfaces()
+    store.delete_surface(home, lambda n: [{"action": "delete surface", "surface_id": 1, "events": n}])
+    assert store.surfaces() == [other]
+    assert [learner.surface_id for learner in store.learners()] == [2, 2]
+    store.write([an_event(k) for k in (1, 5, 10)], [], NOON)
+    assert store.write([], [feedback_on(k, 1) for k in (1, 5, 12)], NOON) == ["rejected"] * 3
+    assert [event.surface_id for event in store.settled()] == [2]
+    assert (
+        settle(store, NOON + YEAR) == list(store.events(1, 0, 2 * NOON)) == store.history(1, 0, 2 * NOON, 60_000) == []
+    )
+    assert (store.get("sample ratio 1"), store.get("guard 1 5"), store.get("guard 11 5")) == (None, None, b"of another")
+    assert store.audit(1, 10)[0]["events"] == 3
+    assert store.save_surface(a_surface("home"), []).id == 3  # the number of the deleted one is not given again
+    assert (store.count_rows(["surfaces", "logs"]), store.count_rows(["events"])) == (4, 1)
+
+
+@check
+def check_a_deleted_event_never_comes_back(store: Store) -> None:
+    started(store)
+    ann = b"a" * 16
+    decisions = [an_event(k, visitor=ann) for k in range(1, 9)]
+    store.write(decisions, [replace(feedback_on(k, 1), event=decisions[k - 1]) for k in (1, 2)], NOON)
+    settled = settle(store)
+    ids = store.events_of_visitor(ann, 100)
+    assert set(ids) == {event.id for event in decisions}
+    assert store.delete_events([*ids, bytes(16)], lambda gone: [{"deleted": len(gone)}]) == 8
+    for now in (NOON, NOON + WINDOW + 99):  # repeated requests and late feedback
+        store.write(decisions, [], now)
+        assert store.write([], [feedback_on(k, 7, visitor=ann) for k in range(1, 9)], now) == ["rejected"] * 8
+        assert settle(store, now) == []
+    assert store.find_events(ids) == {}
+    assert list(store.settled()) == list(store.events(1, 0, 2 * NOON)) == []
+    assert store.events_of_visitor(ann, 100) == []
+    assert store.deleted_ids(ids) == set(ids)
+    assert store.deleted(1).events == 8
+    assert store.delete_events(ids, lambda gone: [{}]) == 0
+    assert [entry["deleted"] for entry in store.audit(None, 10)] == [8]
+    # The state keeps what was learned: the content stays until a snapshot covers it, without the visitor.
+    kept = [replace(event, deleted=True, visitor=None) for event in settled]
+    assert store.settled_after(1, 0, 100) == kept
+    assert store.import_events(a_lease(store), [an_imported(k) for k in (1, 5)]) == 0
+
+
+@check
+def check_content_is_erased_once_every_snapshot_covers_it(store: Store) -> None:
+    started(store)
+    store.write([], [feedback_on(k) for k in range(1, 9)], NOON)
+    settle(store)
+    lease = a_lease(store)
+    store.delete_events([an_event(k).id for k in (2, 3, 6)], no_audit)
+    assert (store.erase(lease, NOON, LIMIT), store.uncovered()) == (0, {1: 6, 2: 3})
+    store.save_snapshot(lease, 1, 4, "f", b"4")
+    store.save_snapshot(lease, 1, 8, "f", b"8")
+    assert (store.erase(lease, NOON, LIMIT), store.uncovered()) == (1, {1: 6, 2: 3})
+    store.drop_snapshots(lease, 1, keep=1)
+    assert (store.erase(lease, NOON, LIMIT), store.uncovered()) == (1, {2: 3})
+    assert [event.number for batch in store.learner_events(1, 0) for event in batch] == [4, 8]
+    store.reset_learners([2], [])
+    assert (store.erase(lease, NOON, LIMIT), store.uncovered()) == (1, {})
+    assert [learner.erased_number for learner in store.learners()] == [6, 3]
+    assert store.deleted_ids([an_event(2).id, an_event(4).id]) == {an_event(2).id}
+    # Tombstones go with their tokens.
+    assert store.erase(lease, NOON + WINDOW + LATE + 99, LIMIT) == 3
+    assert store.deleted_ids([an_event(2).id]) == set()
+    assert list(numbered(store)) == [1, 4, 5, 7, 8]
+    assert store.write([], [feedback_on(2, 1)], NOON) == ["expired"]  # by a clock that was set back
+
+
+@check
+def check_retention_deletes_what_no_replay_needs(store: Store) -> None:
+    started(store)
+    store.write(
+        [], [feedback_on(k, created_at=NOON + k * DAY, late_until=NOON + (k + 1) * DAY) for k in range(1, 9)], NOON
+    )
+    settle(store)
+    lease = a_lease(store)
+    now = NOON + 20 * DAY
+    store.save_snapshot(lease, 1, 6, "f", b"6")
+
+    def deleted(before: int) -> int:
+        return store.delete_old_events(lease, 1, NOON + before * DAY, now, LIMIT, lambda n: [{"deleted": n}])
+
+    assert store.uncovered(1, NOON + 8 * DAY, now) == {2: 7}
+    assert store.delete_old_events(lease, 1, NOON + 9 * DAY, NOON + 3 * DAY, LIMIT, no_audit) == 0  # late windows
+    assert (deleted(4), deleted(4), deleted(9)) == (1, 0, 2)
+    store.save_snapshot(lease, 2, 7, "f", b"7")
+    assert deleted(9) == 4
+    assert list(numbered(store)) == [8]
+    assert (store.deleted(1).events, store.deleted(1).until, store.deleted(1).number) == (7, NOON + 7 * DAY, 7)
+    assert [learner.erased_number for learner in store.learners()] == [6, 7]
+    assert [entry["deleted"] for entry in store.audit(None, 10)] == [4, 2, 1]
+    assert sum(row["settled"] for row in store.history(1, 0, 2 * NOON, 60_000)) == 8
+
+
+@check
+def check_a_clock_that_was_ahead_brings_no_event_back_and_loses_none(store: Store) -> None:
+    started(store)
+    lease, ahead = a_lease(store), NOON + 3 * DAY
+    early = [feedback_on(k, 1) for k in (2, 4, 6)]
+    store.write([], early, NOON)
+    learned = settle(store, ahead)
+    store.save_snapshot(lease, 1, 3, "f", b"3")
+    assert store.delete_old_events(lease, 1, ahead - DAY, ahead, LIMIT, no_audit) == 3
+    later = [feedback_on(k, 1, created_at=NOON + 100, expires_at=NOON + 900) for k in (8, 10)]
+    assert store.write([], early, NOON + 50) == ["expired"] * 3  # the clock is right again
+    assert store.write([later[0].event], later, NOON + 100) == ["accepted"] * 2
+    learned += settle(store, NOON + 101)
+    assert [event.number for event in learned] == [1, 2, 3, 4, 5]
+    assert store.write([], later, NOON + 101) == ["duplicate"] * 2
+
+
+@check
+def check_a_clock_an_hour_back_expires_nothing(store: Store) -> None:
+    started(store)
+    back, hour = NOON - 3_600_000, 3_600_000
+    store.write([an_event(2)], [feedback_on(4)], NOON)
+    assert [event.number for event in settle(store, NOON + 1)] == [1]
+    store.reset_learners([1], [])
+    store.delete_events([an_event(2).id], no_audit)
+    earlier = {"created_at": back, "expires_at": back + WINDOW, "late_until": back + WINDOW + LATE}
+    given = [feedback_on(6, 1, **earlier), feedback_on(8, 1), feedback_on(10, 1, final=False, shown=True)]
+    assert store.write([], given, back) == ["accepted"] * 3
+    assert [event.number for event in settle(store, back + 1)] == [2, 3]  # final pages, also that of the future
+    assert store.learners()[0].reset_number == 1
+    assert [event.number for event in settle(store, back + hour + WINDOW + 99)] == [4]
+
+
+# Imports
+
+
+@check
+def check_imported_events_are_numbered_in_their_order_and_in_no_totals(store: Store) -> None:
+    started(store)
+    store.write([an_event(2)], [feedback_on(1)], NOON)
+    settle(store)
+    log = [an_imported(n, clicks=n % 8) for n in (9, 2, 4, 1, 3, 9)]
+    assert store.import_events(None, log) == 3
+    assert numbered(store) == {1: 1, 2: 9, 3: 4, 4: 3}
+    assert store.import_events(a_lease(store), [an_imported(n) for n in range(1, 1200)]) == 1194
+    assert list(numbered(store)) == list(range(1, 1199))
+    assert found(store, 9) == replace(an_imported(9, clicks=1), number=2)
+    assert store.open_events() == 1
+    assert store.import_events(a_lease(store), [an_imported(5000, learner_id=99)]) == 0
+    with pytest.raises(ValueError, match="not settled by import"):
+        store.import_events(a_lease(store), [an_event(9999)])
+    assert sum(row["settled"] for row in store.history(1, 0, 2 * NOON, 60_000)) == 1
+    assert store.endings(1, 0, 2 * NOON) == (1, 0, 0, 0)
 
 
 @check
 def check_one_log_can_be_imported_into_several_surfaces_once_each(store: Store) -> None:
-    started(store)
-    store.save_surface(a_surface("other"), [], [])
-    ours = [an_event(n, settled_at=NOON, settled_by="import") for n in range(1, 40)]
-    theirs = [msgspec.structs.replace(event, surface_id=2) for event in ours]
-    for log, new in ((theirs, 39), (ours, 39), (theirs, 0), (ours, 0)):
-        assert store.import_events(iter(log)) == new
-    for id in (1, 2):
-        events = list(store.settled(id))
-        assert (len(events), counters(store, id)) == (39, counted(events))
-    assert clean(store)
+    started(store, "home", "other")
+    for surface_id, new in ((2, 39), (1, 39), (2, 0), (1, 0)):
+        log = [an_imported(n, surface_id) for n in range(1, 40)]
+        assert store.import_events(a_lease(store), iter(log)) == new
+    for surface_id in (1, 2):
+        assert [event.number for event in store.settled(surface_id)] == list(range(1, 40))
+
+
+# Totals
 
 
 @check
-def check_imported_events_are_counted_unless_they_are_there(store: Store) -> None:
+def check_totals_are_those_of_the_log(store: Store) -> None:
     started(store)
-    store.apply_feedback([feedback_on(1)], NOON)
-    store.save_events([an_event(2)])
-    log = [an_event(n, clicks=n % 8, settled_at=NOON, settled_by="import") for n in range(1, 1500)]
-    assert store.import_events(iter(log)) == 1497
-    assert store.import_events(iter(log)) == 0
-    with pytest.raises(ValueError, match="not settled"):
-        store.import_events([an_event(9999)])
-    assert counters(store) == counted(list(store.settled()))
-    assert clean(store)
+    ann, hour = b"a" * 16, 3_600_000
+    given = [feedback_on(k, k % 8, visitor=ann if k % 2 else None) for k in range(1, 30)]
+    given += [feedback_on(k, 1, final=False, shown=True) for k in range(60_000, 60_004)]
+    given += [feedback_on(40, 1, final=False), feedback_on(41, final=False), feedback_on(42, shown=False, final=False)]
+    given += [feedback_on(43, 1, counted=False), feedback_on(44, final=False, counted=False)]
+    given += [feedback_on(hour + 1, rewards=(3, 0, LOSS_UNIT), visitor=ann)]
+    store.write([an_event(50)], given, NOON)
+    settle(store)
+    settle(store, NOON + hour + WINDOW + 9)
+    log = [e for e in store.settled() if e.counted and e.settled_by in ("final", "deadline")]
+    assert len(log) == 34
+    assert store.history(1, NOON, 2 * NOON, 60_000) == history_of(log, 60_000)
+    assert store.history(1, NOON, NOON + 60_000, 3_600_000) == history_of(log[:29], 3_600_000)
+    assert store.history(2, 0, 2 * NOON, 60_000) == []
+    assert store.endings(1, NOON, 2 * NOON) == (34, 4, 3, 1)
+    assert store.discarded(1, NOON, 2 * NOON) == (1, 2)
+    assert store.endings(1, NOON + 60_000, NOON + 60_009) == (4, 4, 0, 0)
+    first = NOON - NOON % hour
+    for segment in (None, "", "phone", "nobody"):
+        expected: dict[str, dict[int, tuple[int, int, int]]] = {}
+        for event in log:
+            if event.visitor and segment in (None, event.segment):
+                value, square = (sum(event.rewards), page_squares(event.rewards)) if event.rewards else (
+                    event.clicks.bit_count(), event.clicks.bit_count() ** 2
+                )  # fmt: skip
+                sums = expected.setdefault(event.arm, {}).setdefault(bucket_of(ann), (0, 0, 0))
+                expected[event.arm][bucket_of(ann)] = (sums[0] + 1, sums[1] + value, sums[2] + square)
+        assert store.visitor_sums(1, segment, first, first + 2 * hour) == expected
+    store.forget_visitor_sums(1, first + 2 * hour)
+    assert store.visitor_sums(1, None, 0, 2 * NOON) == {}
+
+
+def history_of(log: list[Event], step: int) -> list[dict[str, Any]]:
+    """The history that a log gives; slow and simple."""
+    rows: dict[tuple[int, str, str], dict[str, Any]] = {}
+    for event in log:
+        key = (event.created_at // step * step, event.segment, event.arm)
+        empty = dict.fromkeys(("events", "settled", "shows", "clicks", "clicked", "squares", "late"), 0)
+        row = rows.setdefault(
+            key, {"at": key[0], "segment": key[1], "arm": key[2], **empty, "rewards": 0, "reward_squares": 0}
+        )
+        clicks = event.clicks.bit_count()
+        for name, value in (
+            ("events", 1), ("settled", 1), ("shows", 3), ("clicks", clicks), ("clicked", clicks > 0),
+            ("squares", clicks**2), ("late", event.late.bit_count()), ("rewards", sum(event.rewards)),
+            ("reward_squares", page_squares(event.rewards) if event.rewards else 0),
+        ):  # fmt: skip
+            row[name] += value
+    return [rows[key] for key in sorted(rows)]
 
 
 @check
-def check_history_counts_outcomes_by_minute(store: Store) -> None:
+def check_feedback_is_counted_by_arm_and_once_for_each_visitor(store: Store) -> None:
     started(store)
-    store.save_events([an_event(n) for n in (7, 8)])
-    store.apply_feedback([feedback_on(8, 0b101), feedback_on(7, 0b1, False), feedback_on(10)], NOON)
-    store.apply_feedback([feedback_on(10, 0b10), feedback_on(60_000)], an_event(10).expires_at + 1)
-    rows = store.history(1, NOON, NOON + 120_000, 60_000)
-    names = ("events", "settled", "shows", "clicks", "clicked", "squares", "late")
-    found = {(r["at"] - NOON, r["segment"], r["arm"]): tuple(r[name] for name in names) for r in rows}
-    assert found == {
-        (0, "phone", "holdout"): (1, 0, 0, 0, 0, 0, 0),
-        (0, "", "learner"): (2, 2, 6, 3, 2, 5, 1),
-        (60_000, "", "learner"): (1, 1, 3, 0, 0, 0, 0),
-    }
-    hours = store.history(1, NOON, NOON + 120_000, 3_600_000)
-    assert sum(row["events"] for row in hours) == 4
-    assert {row["at"] % 3_600_000 for row in hours} == {0}
-
-
-@check
-def check_feedback_is_counted_by_arm(store: Store) -> None:
-    started(store)
-    store.save_events([an_event(n) for n in (7, 8, 9, 14)])
-    store.apply_feedback([feedback_on(8, 0b101), feedback_on(9, 0b1, False), feedback_on(14)], NOON)
-    store.settle_overdue(NOON + WINDOW + 1000, 100)
-    store.import_events([an_event(21, settled_at=NOON, settled_by="import")])
+    ann, bob = b"a" * 16, b"b" * 16
+    store.write(
+        [an_event(n) for n in (7, 8, 9, 14)], [feedback_on(8), feedback_on(9, 1, final=False), feedback_on(14)], NOON
+    )
+    store.write([an_event(5, counted=False), an_event(6)], [], NOON)
+    settle(store, NOON + WINDOW + 99)
+    store.delete_events([an_event(6).id], no_audit)
+    store.import_events(a_lease(store), [an_imported(21)])
     assert store.feedback_counts(1, NOON, NOON + 100, NOON) == {"learner": (2, 1), "holdout": (2, 1)}
     assert store.feedback_counts(1, NOON + 9, NOON + 14, NOON) == {"learner": (1, 0)}
     assert store.feedback_counts(2, NOON, NOON + 100, NOON) == {}
+    visits = ((208, ann), (209, bob), (211, ann), (212, None))
+    store.write([an_event(n, visitor=visitor) for n, visitor in visits], [], NOON)
+    assert store.feedback_counts(1, NOON + 200, NOON + 300, NOON) == {"learner": (3, 0)}
+    assert store.feedback_counts(1, NOON + 210, NOON + 300, NOON) == {"learner": (1, 0)}
+    assert store.feedback_counts(1, NOON + 210, NOON + 300, NOON + 209) == {"learner": (2, 0)}
+
+
+# Snapshots, policies, facts, keys, audit
 
 
 @check
-def check_of_a_visitor_only_the_first_page_is_counted_by_arm(store: Store) -> None:
+def check_snapshots_are_kept_by_number(store: Store) -> None:
     started(store)
-    ann, bob = b"a" * 16, b"b" * 16
-    store.save_events([an_event(n, visitor=visitor) for n, visitor in ((8, ann), (9, bob), (10, ann), (11, None))])
-    assert store.feedback_counts(1, NOON, NOON + 100, NOON) == {"learner": (3, 0)}
-    assert store.feedback_counts(1, NOON + 10, NOON + 100, NOON) == {"learner": (1, 0)}
-    assert store.feedback_counts(1, NOON + 10, NOON + 100, NOON + 9) == {"learner": (2, 0)}
+    lease = a_lease(store)
+    for number in (5, 9, 7):
+        store.save_snapshot(lease, 1, number, "f1", b"%d" % number * 1000)
+    store.save_snapshot(lease, 1, 9, "f2", b"nine")
+    assert store.snapshot(1) == Snapshot(1, 9, "f2", b"nine")
+    assert store.snapshot(1, 8) == Snapshot(1, 7, "f1", b"7" * 1000)
+    assert (store.snapshot(1, 4), store.snapshot(2)) == (None, None)
+    assert store.oldest_snapshot(1) == Snapshot(1, 5, "f1", b"5" * 1000)
+    store.drop_snapshots(lease, 1)
+    assert store.oldest_snapshot(1) == Snapshot(1, 7, "f1", b"7" * 1000)
 
 
 @check
-def check_pages_of_visitors_are_counted_by_bucket(store: Store) -> None:
+def check_policies_are_kept_and_thinned(store: Store) -> None:
     started(store)
-    ann, hour = b"a" * 16, 3_600_000
-    known = {n: an_event(n, visitor=ann, segment="", arm="learner", learn=1) for n in (1, 2)}
-    later = an_event(3, visitor=ann, segment="", arm="new", learner=2, learn=1, created_at=NOON + hour)
-    store.save_events([*known.values(), later, an_event(4, segment="")])
-    given = [VerifiedFeedback(event=event, clicks=0b11, final=True) for event in (*known.values(), later, an_event(4))]
-    store.apply_feedback(given, NOON)
-    store.apply_feedback([VerifiedFeedback(event=known[1], clicks=0b100, final=True)], NOON + 5)  # a third click
-    first = NOON - NOON % hour
-    bucket = bucket_of(ann)
-    assert store.visitor_sums(1, None, first, first + 1) == {"learner": {bucket: (2, 5, 13)}}
-    assert store.visitor_sums(1, "", first, first + 2 * hour) == {
-        "learner": {bucket: (2, 5, 13)},
-        "new": {bucket: (1, 2, 4)},
-    }
-    assert store.visitor_sums(1, "phone", first, first + 2 * hour) == store.visitor_sums(2, None, 0, NOON) == {}
-    assert store.segment_names(1) >= {"", counter_key("", 2)}
-    (of_arm,) = [one for one in store.segments(1) if one.name == counter_key("", 2)]
-    assert of_arm.rounds == 1
-    assert store.find_events([later.id])[later.id].visitor == ann
+    for k in range(400):
+        store.save_policy(f"p{k}", 1, NOON + k * 20_000, b"%d" % k)
+    assert store.policy("p399") == b"399"
+    assert store.policy("unknown") is None
+    times = [at for at, _, _ in store.policies(1, "", 0, 10_000)]
+    assert times[-200:] == [NOON + k * 20_000 for k in range(200, 400)]
+    assert len(times) - 200 <= 2 + 3  # hours that have begun, and what a minute has added
+    few = store.policies(1, "", NOON + 5_000_000, 10)
+    assert len(few) == 10
+    assert few[-1] == (NOON + 399 * 20_000, "p399", b"399")
+    assert store.policies(1, "phone", 0, 10) == store.policies(1, "\x1f1", 0, 10) == []
+
+
+@check
+def check_facts_are_kept_and_replaced_as_asked(store: Store) -> None:
+    assert store.get("secret") is None
+    assert store.put("secret", b"\x00\xff", only_if_absent=True) == b"\x00\xff"
+    assert store.put("secret", b"other", only_if_absent=True) == b"\x00\xff"
+    assert store.put("secret", b"two", expected=b"other") == b"\x00\xff"
+    assert store.put("secret", b"two", expected=b"\x00\xff") == b"two" == store.get("secret")
+    assert store.put("absent", b"two", expected=b"one") == b""
+    assert store.get("absent") is None
 
 
 @check
@@ -533,128 +700,3 @@ def check_keys_and_audit_are_kept(store: Store) -> None:
     assert [entry["at"] for entry in store.audit(None, 3)] == [4, 3, 2]
     older = store.audit(1, 1, before=store.audit(1, 1)[0]["id"])
     assert [entry["at"] for entry in older] == [1]
-
-
-@check
-def check_policies_are_kept_and_thinned(store: Store) -> None:
-    started(store)
-    for k in range(400):
-        store.save_policy(f"p{k}", 1, "", NOON + k * 20_000, b"%d" % k)
-    assert store.policy("p399") == b"399"
-    assert store.policy("unknown") is None
-    times = [at for at, _, _ in store.policies(1, "", 0, 10_000)]
-    assert times[-200:] == [NOON + k * 20_000 for k in range(200, 400)]
-    assert len(times) - 200 <= 2 + 3  # hours that have begun, and what a minute has added
-    few = store.policies(1, "", NOON + 5_000_000, 10)
-    assert len(few) == 10
-    assert few[-1] == (NOON + 399 * 20_000, "p399", b"399")
-    assert store.policies(1, "phone", 0, 10) == []
-    for day in range(1, 100):
-        for k in range(10):
-            store.save_policy(f"d{day}-{k}", 1, "", NOON + day * 86_400_000 + k * 60_000, b"")
-    later = [at for at, _, _ in store.policies(1, "", 0, 10_000)]
-    assert len(later) <= 200 + 100 + 10
-    assert {at // 86_400_000 for at in later} == {NOON // 86_400_000 + day for day in range(100)}
-
-
-@check
-def check_clicks_on_another_list_than_the_stored_one_are_rejected(store: Store) -> None:
-    started(store)
-    stored = an_event(1, learn=0b111)
-    store.save_events([stored])
-    for lost in (
-        an_event(1, learn=0b111, items=stored.items[::-1]),
-        an_event(1, learn=0b111, p=(0.5, *stored.p[1:])),
-        an_event(1, learn=0, arm="holdout"),
-    ):
-        report = feedback_on(1, 0b001)
-        report.event = lost
-        assert store.apply_feedback([report], NOON) == ["rejected"]
-    assert store.find_events([stored.id]) == {stored.id: stored}
-    assert counters(store) == counted([])
-    assert clean(store)
-
-
-def a_reset(store: Store, segment: str, at: int) -> None:
-    (known,) = [one for one in store.segments(1) if one.name == segment]
-    store.adjust(surface_rules.reset_adjustments(store.surfaces()[0], [known], at, "ann"), [])
-
-
-@check
-def check_a_late_click_after_a_reset_changes_nothing(store: Store) -> None:
-    started(store)
-    reports = {number: feedback_on(number) for number in (2, 3, 4)}
-    for number, report in reports.items():
-        report.event = an_event(number, learn=0b111)
-    store.apply_feedback([reports[2], reports[3]], NOON)
-    a_reset(store, "", NOON + 1)
-    store.apply_feedback([reports[4]], NOON + 2)
-    for report in reports.values():
-        report.clicks = 0b010
-    before = store.find_events([reports[2].event.id])
-    assert store.apply_feedback(list(reports.values()), NOON + 3) == ["expired", "accepted", "accepted"]
-    assert store.find_events([reports[2].event.id]) == before
-    clicked = [msgspec.structs.replace(reports[number].event, clicks=0b010) for number in (3, 4)]
-    assert counters(store) == counted(clicked)
-    assert min(store.segments(1)[0].loss.values()) >= 0
-    assert clean(store)
-
-
-@check
-def check_a_reset_covers_events_settled_by_a_clock_that_was_ahead(store: Store) -> None:
-    started(store)
-    early, late = feedback_on(2), feedback_on(4)
-    early.event, late.event = an_event(2, learn=0b111), an_event(4, learn=0b111)
-    store.apply_feedback([early], NOON + 500)
-    surface = store.surfaces()[0]
-    store.adjust_by(1, lambda found: surface_rules.reset_adjustments(surface, found, NOON, "ann"), [])
-    store.apply_feedback([late], NOON + 501)
-    early.clicks = late.clicks = 0b010
-    assert store.apply_feedback([early, late], NOON + 502) == ["expired", "accepted"]
-    assert counters(store) == counted([msgspec.structs.replace(late.event, clicks=0b010)])
-    assert clean(store)
-
-
-@check
-def check_a_fact_is_replaced_only_if_it_is_as_expected(store: Store) -> None:
-    store.put("secret", b"one")
-    assert store.put("secret", b"two", expected=b"other") == b"one"
-    assert store.put("secret", b"two", expected=b"one") == b"two" == store.get("secret")
-    assert store.put("absent", b"two", expected=b"one") == b""
-    assert store.get("absent") is None
-
-
-@check
-def check_concurrent_resets_subtract_the_counters_once(store: Store) -> None:
-    started(store)
-    store.apply_feedback([feedback_on(number) for number in range(1, 40)], NOON)
-
-    def reset() -> None:
-        store.adjust_by(
-            1, lambda found: surface_rules.reset_adjustments(store_surface, found, NOON, "ann"), [{"action": "reset"}]
-        )
-
-    store_surface = store.surfaces()[0]
-    resets = [threading.Thread(target=reset) for _ in range(4)]
-    for thread in resets:
-        thread.start()
-    for thread in resets:
-        thread.join()
-    assert counters(store) == {"": (0, {}, {}, {}), "phone": (0, {}, {}, {})}
-    assert clean(store)
-
-
-@check
-def check_an_event_that_is_stored_is_never_claimed_to_be_absent(store: Store) -> None:
-    started(store)
-    ids = []
-    for k in range(0, 30, 3):
-        saved, reported, imported = (
-            an_event(n, id=blake2b(b"%d" % n, digest_size=16).digest()) for n in range(k, k + 3)
-        )
-        store.save_events([saved])
-        store.apply_feedback([VerifiedFeedback(event=reported, clicks=0, final=True)], NOON + 50)
-        store.import_events([msgspec.structs.replace(imported, settled_at=NOON + 50, settled_by="import")])
-        ids += [saved.id, reported.id, imported.id]
-        assert all(map(store.may_have_event, ids))
-    assert store.find_events(ids).keys() == set(ids)

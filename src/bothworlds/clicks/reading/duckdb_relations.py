@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
+from ...export_format import EXPORT_FORMAT
 from ...extras import import_extra
 from ...progress import ReportProgress, progress_bar
 from .file_format import LogSource
@@ -18,6 +19,7 @@ from .row_checks import click_sql, failed_check_sql, has_spaces_sql, integer_sql
 
 __all__ = ["checked_rows_sql", "connect", "in_list", "literal", "report_progress", "run"]
 
+HEADER_COLUMN = "format"  # of the first line of an export
 NAME_ROLES = ("item", "query")  # roles for which a note reports removed spaces
 INTERRUPTED = "Query interrupted"  # the message of the RuntimeError that DuckDB raises on Ctrl+C
 NO_PARTITIONS = "hive_partitioning = false"  # a folder named query=tea would replace the column
@@ -200,12 +202,15 @@ def _scan(sources: list[LogSource], log: LogSpec) -> str:
         return f"read_parquet({files}, union_by_name = true, file_row_number = true, {NO_PARTITIONS})"
     compression = literal(first.compression or "none")
     names = [*log.columns.values(), *_absent_names(log)] if first.kind == "ndjson" else _unique_names(first.columns)
-    text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+    has_header = any(source.has_header for source in sources) and HEADER_COLUMN not in names
+    text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in [*names, *([HEADER_COLUMN] if has_header else [])])
     if first.kind == "ndjson":
-        return (
+        rows = (
             f"read_json({files}, format = 'newline_delimited', columns = {{{text}}}, ignore_errors = true, "
             f"compression = {compression}, {NO_PARTITIONS})"
         )
+        kept = f"{quoted(HEADER_COLUMN)} IS DISTINCT FROM {literal(EXPORT_FORMAT)}"
+        return f"(SELECT * EXCLUDE ({quoted(HEADER_COLUMN)}) FROM {rows} WHERE {kept})" if has_header else rows
     return (
         f"read_csv({files}, auto_detect = false, header = true, skip = {first.blank_lines}, "
         f"delim = {literal(first.delimiter)}, quote = '\"', escape = '\"', columns = {{{text}}}, store_rejects = true, "

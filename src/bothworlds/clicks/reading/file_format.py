@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...export_format import EXPORT_FORMAT
 from ...extras import import_extra
 from ...worlds.fitted import FORMAT
 
@@ -29,6 +30,7 @@ Paths = str | Path | Sequence[str | Path]
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BOM = b"\xef\xbb\xbf"  # a byte order mark
 INSPECTED_BYTES = 1 << 16  # at the start of a file
+EXPORT_START = f'{{"format":"{EXPORT_FORMAT}"'.encode()  # of an export of the service
 DELIMITERS = ",\t;|"
 
 
@@ -43,6 +45,7 @@ class LogSource:
     delimiter: str = ","
     columns: tuple[str, ...] = ()
     blank_lines: int = 0  # before the first line
+    has_header: bool = False  # the first line is the header of an export of the service, which is not a row
     renamed: tuple[tuple[str, str], ...] = ()  # (column name of a layout, column of this file that stands for it)
     table: Any = field(default=None, compare=False, repr=False)  # an Arrow table, for kind "memory"
 
@@ -102,17 +105,18 @@ def inspect_file(path: Path) -> LogSource:
     if start == b"PAR1":
         return LogSource(path, "parquet", None, columns=_parquet_columns(path))
     compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
-    text = _first_bytes(path, compression)
+    text, has_header = _first_bytes(path, compression)
     lines = text.removeprefix(BOM).lstrip(b"\r\n")
     first = lines.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
     if not first:
-        raise ValueError(f"{path} is empty, or starts with nothing but empty lines")
+        what = "has no rows" if has_header else "is empty, or starts with nothing but empty lines"
+        raise ValueError(f"{path} {what}")
     second = lines.partition(b"\n")[2].partition(b"\n")[0]
     if first.lstrip().startswith(("{", "[")) or _is_object(second):
         _check_json_lines(path, first.strip(), complete=b"\n" in lines, second_is_object=_is_object(second))
         if text.startswith(BOM):
             raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
-        return LogSource(path, "ndjson", compression, first, columns=_json_keys(path, lines))
+        return LogSource(path, "ndjson", compression, first, columns=_json_keys(path, lines), has_header=has_header)
     delimiter = max(DELIMITERS, key=first.count)
     blank = text[: -len(lines)].count(b"\n")
     return LogSource(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
@@ -120,7 +124,8 @@ def inspect_file(path: Path) -> LogSource:
 
 def first_records(source: LogSource) -> list[str]:
     """Return the records at the start of a text, which end in a semicolon or a newline; the last may be cut."""
-    return re.split("[\n;]", _first_bytes(source.path, source.compression).removeprefix(BOM).decode(errors="replace"))
+    text, _ = _first_bytes(source.path, source.compression)
+    return re.split("[\n;]", text.removeprefix(BOM).decode(errors="replace"))
 
 
 def rename_columns(source: LogSource, columns: Mapping[str, str], known: Sequence[str]) -> LogSource:
@@ -192,17 +197,22 @@ def decompression_errors(path: str | Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be decompressed: {error}") from error
 
 
-def _first_bytes(path: Path, compression: str | None) -> bytes:
+def _first_bytes(path: Path, compression: str | None) -> tuple[bytes, bool]:
+    """The text at the start of a file, without the header of an export, and whether there is one."""
     with (
         decompression_errors(path),
         import_extra("pyarrow").input_stream(str(path), compression=compression) as stream,
     ):
         text: bytes = stream.read(INSPECTED_BYTES)
+        if has_header := text.startswith(EXPORT_START):
+            while b"\n" not in text and (more := stream.read(INSPECTED_BYTES)):
+                text = more
+            text = text.partition(b"\n")[2] + stream.read(INSPECTED_BYTES)
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path} is in UTF-16; save it as UTF-8, as in iconv -f UTF-16 -t UTF-8")
     if b"\0" in text:
         raise ValueError(f"{path} is neither a text file nor Parquet")
-    return text
+    return text, has_header
 
 
 def _json_keys(path: Path, text: bytes) -> tuple[str, ...]:

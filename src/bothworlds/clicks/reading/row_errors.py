@@ -176,7 +176,7 @@ def line_number(source: LogSource, row: int) -> int:
     """Return the line, from 1, of a row, from 0; for Parquet and tables in memory, the number of the row from 1."""
     if source.kind in ("parquet", "memory"):
         return row + 1
-    quote, header = (0, 0) if source.kind == "ndjson" else (QUOTE, 1)
+    quote, header = (0, int(source.has_header)) if source.kind == "ndjson" else (QUOTE, 1)
     state = np.array([row + header, 1, 0, 1, 1], np.int64)
     with import_extra("pyarrow").input_stream(str(source.path), compression=source.compression) as stream:
         block = stream.read(BLOCK).removeprefix(BOM)

@@ -25,7 +25,7 @@ class Blocks(NamedTuple):
     block: Ints  # (n,) of every item
     first: Ints  # (n + 1,) equal to n from block ``n_blocks`` on
     n_blocks: Ints  # (1,)
-    swaps: Ints  # (n,) work
+    work: Ints  # (n,) exchanges of a draw
 
 
 def make_blocks(n: int) -> Blocks:
@@ -54,7 +54,7 @@ def one_block(blocks: Blocks) -> None:
 @inner_kernel
 def draw_list(blocks: Blocks, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     """Draw a ranking: block by block, each in random order. ``blocks`` is not changed."""
-    order, first, swaps = blocks.order, blocks.first, blocks.swaps
+    order, first, swaps = blocks.order, blocks.first, blocks.work
     b = 0
     for j in range(ranking.size):
         while j >= first[b + 1]:
@@ -115,8 +115,8 @@ def sort_block(blocks: Blocks, b: int, score: Floats) -> None:
 
 
 @inner_kernel
-def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints) -> None:
-    """Rebuild the blocks from a relation, ``worse[i, j]`` if j is worse than i.
+def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints, absent: Ints) -> None:
+    """Rebuild the blocks from a relation, ``worse[i, j]`` if j is worse than i, without the absent items.
 
     The first block holds the items that are worse than none, the next those worse than none of the rest, and so on.
     Items at or below a cycle of the relation cannot be ordered like that: they become the last block. ``behind`` (n,)
@@ -125,11 +125,16 @@ def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints) -> None:
     n, order, block, first = blocks.order.size, blocks.order, blocks.block, blocks.first
     for j in range(n):
         behind[j], block[j] = 0, -1
+    present = n
+    for k in range(absent.size):
+        present -= block[absent[k]] < 0
+        block[absent[k]] = n
     for i in range(n):
-        for j in range(n):
-            behind[j] += worse[i, j]
+        if block[i] < 0:
+            for j in range(n):
+                behind[j] += worse[i, j]
     filled = count = most = 0
-    while filled < n:
+    while filled < present:
         begin, filled = filled, _gather(blocks, behind, filled, count, most)
         if filled == begin:
             most = n  # all remaining items are at or below a cycle
@@ -141,7 +146,7 @@ def arrange(blocks: Blocks, worse: NDArray[np.bool_], behind: Ints) -> None:
         first[count] = begin
         count += 1
     for c in range(count, n + 1):
-        first[c] = n
+        first[c] = present
     blocks.n_blocks[0] = count
 
 

@@ -20,12 +20,10 @@ are 20 of them, whatever the number of rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ...core import Block
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.kl import kl
 from .counts import Counts
@@ -36,7 +34,6 @@ __all__ = [
     "ChangeDetector",
     "alarm_level",
     "detect_change",
-    "find_change",
     "make_change_detector",
     "scan_statistic",
 ]
@@ -108,33 +105,6 @@ def scan_statistic(shown: Floats, clicked: Floats, block_shown: Floats, block_cl
                 rate = clicked[i, j] / shown[i, j]
                 largest = max(largest, n1 * kl(c1 / n1, rate) + n2 * kl(c2 / n2, rate))
     return largest
-
-
-def find_change(blocks: Sequence[Block], rounds: int) -> float | None:
-    """Return since when clicks differ, as the start of one of the blocks of a ledger, or None if they do not.
-
-    Every end of the blocks that has at least ``BUCKET`` rounds is compared with all blocks before it; the level is
-    higher by the logarithm of half their number. ``rounds`` counts all rounds, including those before the blocks. Call
-    it once in ``BUCKET`` rounds.
-    """
-    if len(blocks) < 2:
-        return None
-    shown, clicked, late_shown, late_clicked = np.zeros((4, *blocks[0].shown.shape))
-    for block in blocks:  # not stacked: there may be many blocks and many items
-        shown += block.shown
-        clicked += block.clicked
-    late_rounds, largest, start = 0, 0.0, None
-    for block in reversed(blocks[1:]):
-        late_shown += block.shown
-        late_clicked += block.clicked
-        late_rounds += block.rounds
-        if late_rounds >= BUCKET:
-            z = scan_statistic(shown, clicked, late_shown, late_clicked)
-            if z > largest:
-                largest, start = z, block.start
-    n, m = shown.shape
-    level = alarm_level(n, m, float(max(1, rounds))) + math.log(max(1.0, 0.5 * (len(blocks) - 1)))
-    return start if largest > level else None
 
 
 @inner_kernel

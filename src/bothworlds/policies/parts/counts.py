@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...core import Ledger
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["LEAVES", "Counts", "Remembered", "lacking_list", "make_counts", "record", "remembered"]
+__all__ = ["LEAVES", "Counts", "lacking_list", "make_counts", "record"]
 
 
 class Counts(NamedTuple):
@@ -51,44 +50,6 @@ def make_counts(n: int, m: int, window: int | None = None, discount: float = 1.0
         past=np.full((window or 0, m), -1),
         past_clicks=np.zeros((window or 0, m)),
     )
-
-
-class Remembered(NamedTuple):
-    """What is remembered of a ledger: weighted counts, and the total weight of the rounds."""
-
-    shown: Floats  # (n, m)
-    clicked: Floats  # (n, m)
-    rounds: float
-
-
-def remembered(ledger: Ledger, window: int | None, discount: float) -> Remembered:
-    r"""Return the counts of a ledger in a sliding window or with a discount, and since the last change.
-
-    Rounds within a block cannot be distinguished, so each gets the mean weight of the block. The weight of a block
-    of R rounds, with A later rounds, is the share of its rounds in the window, or
-    :math:`\gamma^A (1 - \gamma^R) / (R (1 - \gamma))`. The total weight of all rounds is exact. Only the block at the
-    end of the window is divided: if k of its R rounds are in the window, a count is wrong by at most k (1 - k/R), which
-    is at most R/4. With a discount, it is wrong by at most the sum of
-    :math:`R (\gamma^A - \gamma^{A + R - 1}) / 4` over all blocks.
-    """
-    blocks = ledger.blocks
-    if ledger.changed_at is not None:
-        blocks = tuple(block for block in blocks if block.start >= ledger.changed_at)
-    shown, clicked = np.zeros((2, *ledger.shown.shape))
-    total, later = 0.0, 0
-    for block in reversed(blocks):
-        weight = 1.0
-        if window is not None:
-            weight = min(1.0, max(0, window - later) / max(1, block.rounds))
-        elif discount < 1.0 and block.rounds > 0:
-            weight = discount**later * -math.expm1(block.rounds * math.log(discount)) / block.rounds / (1.0 - discount)
-        if weight == 0.0:
-            break
-        shown += weight * block.shown
-        clicked += weight * block.clicked
-        total += weight * block.rounds
-        later += block.rounds
-    return Remembered(shown, clicked, total)
 
 
 @inner_kernel

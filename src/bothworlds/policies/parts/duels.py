@@ -17,17 +17,21 @@ from .blocks import Blocks
 __all__ = ["Duels", "forget_duels", "make_duels", "record_duels"]
 
 
+class DuelsWork(NamedTuple):
+    seat: Ints  # (n,) -1 between rounds
+    group: Ints  # (m + 1,)
+
+
 class Duels(NamedTuple):
     """``wins[i, j]`` counts the rounds in which i was clicked and j, of the same block, was not."""
 
     wins: NDArray[np.int32]  # (n, n)
-    seat: Ints  # (n,) -1 between rounds: work
-    group: Ints  # (m + 1,) work
+    work: DuelsWork
 
 
 def make_duels(n: int, m: int) -> Duels:
     """Return empty duels; the matrix of 32-bit integers takes 4 MB for a thousand items."""
-    return Duels(np.zeros((n, n), np.int32), np.full(n, -1, np.int64), np.zeros(m + 1, np.int64))
+    return Duels(np.zeros((n, n), np.int32), DuelsWork(np.full(n, -1, np.int64), np.zeros(m + 1, np.int64)))
 
 
 @inner_kernel
@@ -47,7 +51,7 @@ def record_duels(duels: Duels, blocks: Blocks, ranking: Ints, clicks: Floats, si
     one block when the list was drawn. For an item that was not on the page this is not known; it counts if the block
     extended beyond the page and still has the same size. Without a note, only the present blocks count.
     """
-    m, seat, group = ranking.size, duels.seat, duels.group
+    m, seat, group = ranking.size, duels.work.seat, duels.work.group[: ranking.size + 1]
     _regroup(sizes, group)
     for j in range(m):
         seat[ranking[j]] = j

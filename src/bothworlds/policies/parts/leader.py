@@ -13,13 +13,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...core import Ledger, Shape, decides, learns
-from ...geometry.item_rows import worth_sharing
-from ...geometry.leader_state import Leading, check_leader, is_due, make_leading, ready, separate, share_rows, show
+from ...core import Shape, decides, learns
+from ...geometry.item_rows import fill_rows, worth_sharing
+from ...geometry.leader_state import Leading, check_leader, is_due, make_leading, ready, separate, show
 from ...kernels import Floats, Ints, inline_kernel, kernel, name_apart, register_kernels
 from .epochs import LEAVES as EPOCHS_LEAVES
 from .epochs import Epochs, new_epoch
-from .ledgers import never_shown_alike
 from .settings import Restarting, number, whole
 
 __all__ = ["Leader", "State", "add_weighted", "begin", "leader_rule", "observe", "solve", "weigh"]
@@ -138,7 +137,7 @@ class Leader(Restarting):
         Raises ConvergenceError if it is not found.
         """
         if state.leading.sharing:
-            share_rows(state.leading, np.asarray((state.loss == 0.0).all(axis=1)))
+            fill_rows(state.leading.rows, np.asarray((state.loss != 0.0).any(axis=1)))
         return self.with_leader(state)
 
     def with_leader(self, state: State) -> State:
@@ -146,15 +145,6 @@ class Leader(Restarting):
         state.leading.cold[0] = 1
         solve_from_python(state)
         check_leader(state.loss, state.leading)
-        return state
-
-    def state_from_sums(self, ledger: Ledger) -> State:
-        """Return the state with the rounds and the losses of a ledger, and a uniform leader."""
-        state: State = self.init(*ledger.loss.shape)
-        self.advance_epochs(state.epochs, ledger.rounds)
-        state.loss[:] = ledger.loss
-        if state.leading.sharing:
-            share_rows(state.leading, never_shown_alike(ledger))
         return state
 
 

@@ -13,12 +13,29 @@ from ...kernels import Floats, Ints, inner_kernel
 from .random_stream import uniform
 from .samplers import shuffle
 
-__all__ = ["PlacementWork", "make_placement_work", "place_best", "place_in_order", "place_largest", "sort_largest"]
+__all__ = [
+    "PlacementWork",
+    "RankWork",
+    "make_placement_work",
+    "make_rank_work",
+    "place_best",
+    "place_in_order",
+    "place_largest",
+    "sort_largest",
+]
+
+
+class RankWork(NamedTuple):
+    """Work arrays: the score of every item, and items in the order of scores."""
+
+    score: Floats  # (n,)
+    items: Ints  # (n,)
 
 
 class PlacementWork(NamedTuple):
     """Work arrays; their contents carry no information from one call to the next."""
 
+    scores: Floats  # (n, m) for policies that compute them for every list
     cost: Floats  # (n, m)
     labels: Ints  # (n,)
     price: Floats  # (n,)
@@ -29,9 +46,15 @@ class PlacementWork(NamedTuple):
     positions: Ints  # (n,)
 
 
+def make_rank_work(n: int) -> RankWork:
+    """Allocate work arrays for n items."""
+    return RankWork(np.zeros(n), np.zeros(n, np.int64))
+
+
 def make_placement_work(n: int, m: int) -> PlacementWork:
     """Allocate work arrays for lists of m out of n items."""
     return PlacementWork(
+        scores=np.zeros((n, m)),
         cost=np.zeros((n, m)),
         labels=np.zeros(n, np.int64),
         price=np.zeros(n),
@@ -72,14 +95,11 @@ def place_in_order(attraction: Floats, examination: Floats, source: Any, ranking
 
 
 @inner_kernel
-def place_largest(values: Floats, order: Ints, source: Any, ranking: Ints, propensity: Floats) -> None:
-    """Fill in the list of the largest values, in descending order; its propensities are unknown, NaN.
-
-    ``order`` (n,) is a work array.
-    """
-    sort_largest(values, order, ranking.size, source)
+def place_largest(work: RankWork, source: Any, ranking: Ints, propensity: Floats) -> None:
+    """Fill in the list of the items with the largest scores, in descending order; its propensities are unknown."""
+    sort_largest(work.score, work.items, ranking.size, source)
     for k in range(ranking.size):
-        ranking[k] = order[k]
+        ranking[k] = work.items[k]
         propensity[k] = math.nan
 
 

@@ -16,7 +16,7 @@ from ...core import Shape
 from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.rank_one.newton import Workspace, make_workspace, newton
 from .counts import Counts
-from .placement import sort_largest
+from .placement import RankWork, sort_largest
 from .settings import Forgetting, number, probabilities
 
 __all__ = [
@@ -24,9 +24,7 @@ __all__ = [
     "FittedExamination",
     "KnownExamination",
     "Positions",
-    "RankWork",
     "fit_examination",
-    "make_rank_work",
     "place",
     "refit",
     "sort_positions",
@@ -40,13 +38,6 @@ class Positions(NamedTuple):
     order: Ints  # (m,)
 
 
-class RankWork(NamedTuple):
-    """Work arrays: the score of every item, and items in the order of scores."""
-
-    score: Floats  # (n,)
-    items: Ints  # (n,)
-
-
 class ExaminationFit(NamedTuple):
     """The fitted examination, and when to fit again."""
 
@@ -54,7 +45,7 @@ class ExaminationFit(NamedTuple):
     due: Floats  # (1,) rounds until the next fit
     growth: float  # share of rounds between two fits
     prior: float
-    work: Workspace
+    fit: Workspace  # the next fit starts from this one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +91,6 @@ class FittedExamination(Forgetting):
         return ExaminationFit(equal, np.ones(1), float(self.refit), float(self.prior), make_workspace(n, m))
 
 
-def make_rank_work(n: int) -> RankWork:
-    """Allocate work arrays for n items."""
-    return RankWork(np.zeros(n), np.zeros(n, np.int64))
-
-
 @inner_kernel
 def refit(counts: Counts, fitted: ExaminationFit) -> bool:
     """Fit attraction and examination again if the number of rounds has grown by the share ``growth``.
@@ -123,9 +109,9 @@ def refit(counts: Counts, fitted: ExaminationFit) -> bool:
 def fit_examination(counts: Counts, fitted: ExaminationFit) -> None:
     """Fit attraction and examination to the counts."""
     fitted.due[0] = fitted.growth * counts.rounds[0]
-    newton(counts.shown, counts.clicked, fitted.prior, False, True, 1e-10, fitted.work)
-    for j in range(fitted.work.b.size):
-        fitted.positions.examination[j] = math.exp(fitted.work.b[j])
+    newton(counts.shown, counts.clicked, fitted.prior, False, True, 1e-10, fitted.fit)
+    for j in range(fitted.fit.b.size):
+        fitted.positions.examination[j] = math.exp(fitted.fit.b[j])
     sort_positions(fitted.positions.examination, fitted.positions.order)
 
 
@@ -141,11 +127,11 @@ def sort_positions(examination: Floats, order: Ints) -> None:
 
 
 @inner_kernel
-def place(rank: RankWork, order: Ints, rng: np.random.Generator, ranking: Ints) -> None:
+def place(work: RankWork, order: Ints, rng: np.random.Generator, ranking: Ints) -> None:
     """Put the item with the k-th largest score at the k-th most examined position; ties at random.
 
-    Afterwards ``rank.items`` begins with these items, in order.
+    Afterwards ``work.items`` begins with these items, in order.
     """
-    sort_largest(rank.score, rank.items, order.size, rng)
+    sort_largest(work.score, work.items, order.size, rng)
     for k in range(order.size):
-        ranking[order[k]] = rank.items[k]
+        ranking[order[k]] = work.items[k]

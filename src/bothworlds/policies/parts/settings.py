@@ -13,15 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core import Ledger, Shape
+from ...core import Shape
 from ...geometry.item_rows import worth_sharing
 from ..base import CompiledPolicy
 from .change_detector import LEAVES as DETECTOR_LEAVES
 from .change_detector import ChangeDetector, make_change_detector
 from .counts import LEAVES as COUNTS_LEAVES
-from .counts import Counts, Remembered, make_counts, remembered
-from .epochs import Epochs, go_forward, make_epochs
-from .ledgers import check_blocks
+from .counts import Counts, make_counts
+from .epochs import Epochs, make_epochs
 
 __all__ = [
     "ROUNDS",
@@ -149,33 +148,7 @@ class Forgetting(CompiledPolicy):
 
     def keeps_totals(self, shape: Shape) -> bool:
         """Return whether sums over counts are kept from round to round: there are many items, and no count falls."""
-        return worth_sharing(shape.n_items) and not self.needs_blocks
-
-    @property
-    def needs_blocks(self) -> bool:
-        return self.window is not None or self.discount < 1.0
-
-    def state_from_counts(self, ledger: Ledger) -> Any:
-        """Return a state with the counts of a ledger: those in the window or since the last change, or discounted.
-
-        The state can decide. If it learns on with a window, it forgets none of the rounds of the ledger, because it
-        does not know them one by one. Raises ValueError if the ledger has no blocks, but the policy needs them.
-        """
-        if self.needs_blocks:
-            check_blocks(ledger, self.label)
-        state = self.init(*ledger.shown.shape)
-        counts: Counts = state.counts
-        if self.window is not None:
-            counts = counts._replace(past=counts.past[:0], past_clicks=counts.past_clicks[:0])
-            state = state._replace(counts=counts)
-        known = (
-            remembered(ledger, self.window, self.discount)
-            if self.needs_blocks
-            else Remembered(ledger.shown, ledger.clicked, float(ledger.rounds))
-        )
-        counts.shown[:], counts.clicked[:] = known.shown, known.clicked
-        counts.rounds[0], counts.learned[0] = known.rounds, ledger.rounds
-        return state
+        return worth_sharing(shape.n_items) and self.memory() == math.inf
 
     def memory(self) -> float:
         """Return the largest number of rounds that it remembers; confidence bounds need not hold for longer.
@@ -204,21 +177,12 @@ class Detecting(Forgetting):
         if self.detect and self.memory() < math.inf:
             raise ValueError("window, discount and detect are ways to forget; give one of them")
 
+    def keeps_totals(self, shape: Shape) -> bool:
+        return not self.detect and super().keeps_totals(shape)
+
     def detector(self, shape: Shape) -> ChangeDetector:
         """Return a change detector, which is active if ``detect`` is set."""
         return make_change_detector(*shape, active=self.detect)
-
-    @property
-    def needs_blocks(self) -> bool:
-        return self.detect or super().needs_blocks
-
-    def state_from_counts(self, ledger: Ledger) -> Any:
-        """Return a state with the counts of a ledger; with ``detect``, those since the last change.
-
-        The detector of the state has seen nothing: ``find_change`` detects changes in the blocks of the ledger.
-        """
-        state = super().state_from_counts(ledger)
-        return state._replace(detector=make_change_detector(*ledger.shown.shape, active=False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,12 +190,6 @@ class Restarting(CompiledPolicy):
     """A policy that needs no horizon, and may start again every ``restart`` rounds."""
 
     restart: int | None = whole(None, 1, ROUNDS)
-
-    def advance_epochs(self, epochs: Epochs, rounds: int) -> None:
-        """Advance the epochs by a number of rounds; raises ValueError if it restarts: a ledger has no times."""
-        if self.restart is not None:
-            raise ValueError(f"the state of {self.label} depends on the order of events, since it restarts")
-        go_forward(epochs, rounds)
 
     def epochs(self) -> Epochs:
         """Return its epochs: one without end, unless it restarts."""

@@ -48,7 +48,7 @@ class State(NamedTuple):
     planned_b: Floats  # (n_positions,) fitted log examination when the plan was made
     plan: CycleDecomposition  # lists of the plan; they hold ranks in ``planned``
     planner: Planner
-    budget: Floats  # (n_items, n_positions) work
+    work: Floats  # (n_items, n_positions) shows that are left
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Pmed(Forgetting):
             planned_b=np.zeros(m),
             plan=make_cycle_decomposition(n, m),
             planner=make_planner(n, m, self.max_cuts),
-            budget=np.zeros((n, m)),
+            work=np.zeros((n, m)),
         )
 
 
@@ -191,7 +191,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     log_t = math.log(max(counts.rounds[0], 1.0))
     enqueue_best(queue, state.order, state.planned)
     enqueue_rare(queue, counts.shown, state.alpha * math.sqrt(log_t))
-    enqueue_overdue(queue, counts.shown, state.plan, state.planned, log_t, state.budget)
+    enqueue_overdue(queue, counts.shown, state.plan, state.planned, log_t, state.work)
 
 
 @inner_kernel

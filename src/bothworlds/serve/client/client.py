@@ -115,10 +115,13 @@ class Client:
         pins: Mapping[int, str] | None = None,
         fallback: Sequence[str] | None = None,
         visitor: str = "",
+        shown: bool = True,
     ) -> Page:
         """Return the list to show; the same ``request_id`` gets the same list, None gets a new one.
 
-        ``visitor`` is your id of the visitor, who stays in the same arm; the service keeps only a hash of it.
+        ``visitor`` is your id of the visitor, who stays in the same arm; the service keeps only a hash of it. The list
+        is reported as shown, with the next clicks; with ``shown=False`` it is not, until ``shown`` or ``done`` is
+        called: pages that nobody reports as shown are not learned from.
 
         Raises ClientError. With ``fallback``, makes a single attempt and returns these items in their own order,
         without the excluded ones, if it fails.
@@ -132,12 +135,15 @@ class Client:
         try:
             answer = self.call("POST", path, body, tries=None if fallback is None else 1)
             _require("slots", answer)
-            return Page.of(answer)
+            page = Page.of(answer)
         except ClientError as error:
             if fallback is None:
                 raise
             logger.warning("the page's own order is shown: %s", error)
             return Page.own([item for item in fallback if item not in set(exclude)], surface)
+        if shown:
+            self._enqueue({**_no_clicks(page), "shown": True})  # sent with others: the list must not wait for it
+        return page
 
     def feedback(self, events: Sequence[FeedbackEvent]) -> list[FeedbackResult]:
         """Send feedback now and return one result per event, in order; accepted events are durable. Raises ClientError.
@@ -193,7 +199,15 @@ class Client:
         A full batch is sent at once, in this thread, unless another thread is sending.
         """
         if page.learned:
-            self._queue({"event_id": page.event_id, "token": page.token, "clicks": [*slots], "final": final})
+            self._queue({**_no_clicks(page), "clicks": [*slots], "final": final})
+
+    def shown(self, page: Page, shown: bool = True) -> None:
+        """Queue that the list of a page was shown, or that it was not; otherwise as ``click``.
+
+        A page that was not shown, and has no click, is neither learned from nor compared.
+        """
+        if page.learned:
+            self._queue({**_no_clicks(page), "shown": shown})
 
     def reward(self, page: Page, rewards: Mapping[int, float], *, final: bool = False) -> None:
         """Queue rewards from 0 to 1 by slot of a page, for a surface that counts rewards; otherwise as ``click``.
@@ -204,20 +218,22 @@ class Client:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"a reward must be a number from 0 to 1; got {value!r} for slot {slot}")
         if page.learned:
-            event: FeedbackEvent = {"event_id": page.event_id, "token": page.token, "clicks": [], "final": final}
-            self._queue({**event, "rewards": dict(rewards)})
+            self._queue({**_no_clicks(page), "final": final, "rewards": dict(rewards)})
 
     def _queue(self, event: FeedbackEvent) -> None:
-        with self._lock:
-            self._queued[event["event_id"]] = _merged(self._queued.pop(event["event_id"], event), event)
-            self._drop_oldest()
-            self._start_timer()
-            full = len(self._queued) >= BATCH
-        if full and self._sending.acquire(blocking=False):
+        if self._enqueue(event) >= BATCH and self._sending.acquire(blocking=False):
             try:
                 self._send()
             finally:
                 self._sending.release()
+
+    def _enqueue(self, event: FeedbackEvent) -> int:
+        """Queue an event and return how many are queued."""
+        with self._lock:
+            self._queued[event["event_id"]] = _merged(self._queued.pop(event["event_id"], event), event)
+            self._drop_oldest()
+            self._start_timer()
+            return len(self._queued)
 
     @property
     def queued(self) -> int:
@@ -308,10 +324,14 @@ class Client:
             self._timer.start()
 
 
+def _no_clicks(page: Page) -> FeedbackEvent:
+    return {"event_id": page.event_id, "token": page.token, "clicks": [], "final": False}
+
+
 def _merged(older: FeedbackEvent, newer: FeedbackEvent) -> FeedbackEvent:
-    """Return one event with the clicks of both, and the larger rewards."""
+    """Return one event with the clicks of both, the larger rewards, and what the newer one says of being shown."""
     clicks = sorted({*older["clicks"], *newer["clicks"]})
-    merged: FeedbackEvent = {**newer, "clicks": clicks, "final": older["final"] or newer["final"]}
+    merged: FeedbackEvent = {**older, **newer, "clicks": clicks, "final": older["final"] or newer["final"]}
     one, other = older.get("rewards", {}), newer.get("rewards", {})
     if one or other:
         merged["rewards"] = {slot: max(one.get(slot, 0.0), other.get(slot, 0.0)) for slot in sorted({*one, *other})}
@@ -353,11 +373,19 @@ class AsyncClient:
         pins: Mapping[int, str] | None = None,
         fallback: Sequence[str] | None = None,
         visitor: str = "",
+        shown: bool = True,
     ) -> Page:
         """As ``Client.rank``."""
         return await self._run(
             lambda: self._client.rank(
-                surface, request_id, segment=segment, exclude=exclude, pins=pins, fallback=fallback, visitor=visitor
+                surface,
+                request_id,
+                segment=segment,
+                exclude=exclude,
+                pins=pins,
+                fallback=fallback,
+                visitor=visitor,
+                shown=shown,
             )
         )
 
@@ -392,6 +420,10 @@ class AsyncClient:
     async def click(self, page: Page, *slots: int, final: bool = False) -> None:
         """As ``Client.click``."""
         await self._run(lambda: self._client.click(page, *slots, final=final))
+
+    async def shown(self, page: Page, shown: bool = True) -> None:
+        """As ``Client.shown``."""
+        await self._run(lambda: self._client.shown(page, shown))
 
     async def reward(self, page: Page, rewards: Mapping[int, float], *, final: bool = False) -> None:
         """As ``Client.reward``."""

@@ -1,7 +1,7 @@
 """HTTP requests with kept-alive connections, retries and backoff, on the standard library only.
 
 Idempotent requests are retried: GET, HEAD, PUT, DELETE, rank (the same request id gets the same list) and feedback (an
-event is counted once). Other requests are sent once: a retried warm start would count twice, and a retried creation of
+event is counted once). Other requests are sent once: a retried creation of
 a key would leave behind a key that no one has read.
 """
 

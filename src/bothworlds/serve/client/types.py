@@ -13,7 +13,8 @@ __all__ = ["FeedbackEvent", "FeedbackResult", "PlacedItem", "Ranking"]
 class FeedbackEvent(TypedDict):
     """Clicks on one list, as ``schemas.FeedbackEvent``; ``final`` if no more clicks will follow.
 
-    On a surface that counts rewards, ``rewards`` from 0 to 1 by slot instead of clicks.
+    On a surface that counts rewards, ``rewards`` from 0 to 1 by slot instead of clicks. ``shown`` is whether the
+    visitor could see the list.
     """
 
     event_id: str
@@ -21,6 +22,7 @@ class FeedbackEvent(TypedDict):
     clicks: NotRequired[list[int]]
     final: NotRequired[bool]
     rewards: NotRequired[dict[int, float]]
+    shown: NotRequired[bool | None]
 
 
 class FeedbackResult(TypedDict):

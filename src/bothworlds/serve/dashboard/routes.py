@@ -6,7 +6,7 @@ To add a page: write a handler below, add its path to ``PAGES``, its data to ``v
 
 Pages are rendered on the server from ``Engine.report``. The page of a surface refreshes itself: ``static/pages.js``
 fetches its changing part again. Nothing is loaded from other hosts, and the content security policy forbids inline
-scripts and styles. Pages with forms that change something are in ``http/surface_forms.py``, with their fields in
+scripts and styles. Pages with forms that change something are in ``http/forms.py``, with their fields in
 ``surface_form``; they have the same look, through ``page``.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +42,7 @@ MAY_EDIT = "bothworlds.may_edit"  # key of the ASGI scope: whether the viewer ma
 HEAT_ITEMS = 25  # in the table of probabilities
 CHART_ITEMS = 10  # in the charts of probabilities over time
 CHART_SLOTS = 6
+LISTED_SURFACES = 50  # on the page of all
 SURFACE_CHANGES, LATEST_CHANGES = 50, 20  # audit log entries on the page of a surface, and of all surfaces
 
 HEADERS = {
@@ -87,15 +89,27 @@ class Sources:
 
 
 async def surfaces_page(sources: Sources, request: Request) -> Response:
-    """The list of surfaces, or the first steps if there is no surface."""
+    """The list of surfaces by name, from the name in the query on, or the first steps if there is no surface."""
     surfaces = sources.engine.surfaces()
     if not surfaces:
         return page(request, "welcome.html", address=service_address(request))
-    headlines = await asyncio.gather(*(_headline_or_none(sources.engine, surface) for surface in surfaces))
+    first = request.query_params.get("from", "")
+    start = bisect_left([surface.name for surface in surfaces], first)
+    listed = surfaces[start : start + LISTED_SURFACES]
+    headlines = await asyncio.gather(*(_headline_or_none(sources.engine, surface) for surface in listed))
     names: dict[Any, str] = {surface.id: surface.name for surface in surfaces}
     latest = await sources.changes(None, LATEST_CHANGES)
     changes = [{**entry, "surface": names.get(entry.get("surface_id"), "")} for entry in latest]
-    return page(request, "surfaces.html", lines=list(zip(surfaces, headlines, strict=True)), audit=changes)
+    following = surfaces[start + LISTED_SURFACES : start + LISTED_SURFACES + 1]
+    return page(
+        request,
+        "surfaces.html",
+        lines=list(zip(listed, headlines, strict=True)),
+        audit=changes,
+        total=len(surfaces),
+        start=start,
+        following=following[0].name if following else "",
+    )
 
 
 async def surface_page(sources: Sources, request: Request) -> Response:

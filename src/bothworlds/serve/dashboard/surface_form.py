@@ -26,7 +26,7 @@ TITLES: dict[str, tuple[str, ...]] = {
     "Comparison with the page's own order": ("holdout", "baseline", "guard", "guard_after", "guard_margin"),
     "Comparison of policies": ("arms",),
     "Exploration": ("floor", "minimum_exposure", "baseline_rounds"),
-    "Clicks or rewards": ("objective", "attribution_seconds", "late_seconds"),
+    "Clicks or rewards": ("objective", "feedback", "attribution_seconds", "late_seconds"),
     "Segments": ("max_segments", "segment_idle_days"),
 }
 MORE = "More settings"  # the title of all others

@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from ..schemas import ArmLine, DetectedChange, LeaderTakeover, Marginals, MarginalsThen, SeriesPoint
+from ..schemas import ArmLine, DetectedChange, Marginals, MarginalsThen, SeriesPoint
 from .arm_text import arm_name, compared_with_first, is_compared
-from .text import change_sentence, is_number, number, percent, plural, takeover_sentence, timestamp
+from .text import change_sentence, is_number, number, percent, plural, timestamp
 
 __all__ = ["arm_chart", "merge_points", "probability_at", "probability_charts", "rate_chart"]
 
 DAY = 86_400_000
 # Upper ends of the axis, and into how many parts each divides so that all tick labels are round numbers.
 PARTS = {1.0: 5, 1.5: 3, 2.0: 4, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4, 10.0: 5}
-WORDS_WIDTH = 90  # of the words beside a mark, in pixels
 HOLDOUT = "holdout"
 ARMS = {"learner": "learned order", HOLDOUT: "holdout (the page's own order)"}
 
@@ -72,13 +71,11 @@ def rate_chart(
     width: int = 720,
     height: int = 260,
     changes: Sequence[DetectedChange] = (),
-    takeovers: Sequence[LeaderTakeover] = (),
     counted: str = "clicks",
 ) -> Markup:
     """Return the chart of clicks or reward per page over time, learner and holdout, each with its 95% band.
 
-    Detected changes of visitors are dotted vertical lines. Where a leader took over, there is a solid vertical line,
-    with a bar on the time axis while it plays alone.
+    Detected changes of visitors are dotted vertical lines.
     """
     curves = {arm: points for arm in ARMS if (points := merge_points(series, arm, most=width // 15))}
     if not curves:
@@ -93,15 +90,11 @@ def rate_chart(
     elements += [_curve(axes, arm, curve, counted) for arm, curve in curves.items()]
     marked = [change for change in changes if first <= change["changed_at"] <= last]
     elements += [_mark(axes, change) for change in marked]
-    alone = [one for one in takeovers if one["took_over_at"] <= last and _end_of(one, last) >= first]
-    elements += [_takeover_mark(axes, takeover) for takeover in alone]
     label = f"{counted.capitalize()} per page over time: " + "; ".join(
         f"{ARMS[arm]} from {number(curve[0].rate)} to {number(curve[-1].rate)}" for arm, curve in curves.items()
     )
     if marked:
         label += f"; {plural(len(marked), 'detected change')} of visitors"
-    if alone:
-        label += f"; {plural(len(alone), 'takeover')} by the leader"
     return _svg(width, height, label, "rates", elements)
 
 
@@ -193,27 +186,6 @@ def _mark(axes: Axes, change: DetectedChange) -> Markup:
                 class_="change")  # fmt: skip
     left = x < axes.width / 2
     return line + _tag("text", "change", x=x + (4 if left else -4), y=20, class_=f"axis {'start' if left else 'end'}")
-
-
-def _end_of(takeover: LeaderTakeover, last: int) -> int:
-    """Return until when a leader is known to have played alone; ``last`` if it still does."""
-    if takeover["alone"]:
-        return max(last, takeover["took_over_at"])
-    return takeover["took_over_at"] if takeover["ended_at"] is None else takeover["ended_at"]
-
-
-def _takeover_mark(axes: Axes, takeover: LeaderTakeover) -> Markup:
-    """Return a bar on the time axis while a leader plays alone, and a vertical line with words where it took over."""
-    start, foot = takeover["took_over_at"], axes.height - axes.foot
-    x, end = axes.x(max(start, axes.first)), axes.x(min(_end_of(takeover, axes.last), axes.last))
-    shapes = _tag("rect", x=x, y=foot - 6, width=round(end - x, 1), height=6)
-    if start >= axes.first:
-        shapes += _tag("line", x1=x, x2=x, y1=10, y2=foot)
-    mark = _tag("g", _tag("title", takeover_sentence(takeover)) + shapes, class_="takeover")
-    right = x + WORDS_WIDTH < axes.width  # above the bar, unless the bar begins near the right edge
-    place = {"x": x + 4, "class_": "axis start"} if right else {"x": x - 4, "class_": "axis end"}
-    words = _tag("text", "leader alone", y=foot - 12, **place)
-    return mark + words
 
 
 def _tooltip(arm: str, point: RatePoint, counted: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ..schemas import (
     DetectedChange,
+    FeedbackEnds,
     Headline,
-    LeaderTakeover,
     Learning,
     Pages,
     RecentWindow,
@@ -37,6 +37,7 @@ __all__ = [
     "count",
     "counted",
     "duration",
+    "feedback_lines",
     "headline_verdict",
     "health_lines",
     "is_number",
@@ -51,12 +52,12 @@ __all__ = [
     "shift_verdict",
     "starting",
     "surface_verdict",
-    "takeover_sentence",
     "timestamp",
 ]
 
 DASH = "\N{EN DASH}"
 CLICKS = "clicks"
+NOT_USED = "neither learned from nor compared"
 DAY_MS = 86_400_000
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -401,32 +402,33 @@ def change_sentence(change: DetectedChange) -> str:
     'Visitors click differently since 14 Nov 22:13 '
     """
     who = f"Visitors of segment {change['segment']}" if change["segment"] else "Visitors"
-    later = duration(max(0.0, (change["detected_at"] - change["changed_at"]) / 1000.0))
-    return (
-        f"{who} click differently since {timestamp(change['changed_at'], True)} UTC. This was detected {later} later, "
-        "and the policy does not use what it had learned before."
-    )
+    at, later = f"{timestamp(change['changed_at'], True)} UTC", change["detected_at"] - change["changed_at"]
+    when = f"{at}. This was detected {duration(later / 1000.0)} later" if later > 0 else f"about {at}"
+    return f"{who} click differently since {when}, and the policy does not use what it had learned before."
 
 
-def takeover_sentence(takeover: LeaderTakeover) -> str:
-    """Return when the leader took over, and until when it plays alone, in words.
+def feedback_lines(ends: FeedbackEnds) -> list[tuple[str, str]]:
+    """Return how many pages of the last day were not confirmed, or do not count for another reason.
 
-    >>> takeover = {"segment": "", "took_over_at": 1_700_000_000_000, "rounds": 3000, "until_rounds": 4500}
-    >>> takeover_sentence(takeover | {"ended_at": None, "alone": True})[:60]
-    'The leader took over on 14 Nov 22:13 UTC, after 3,000 pages:'
+    >>> ends = {"since": 0, "pages": 950, "by_deadline": 19, "unconfirmed": 50, "unconfirmed_with_clicks": 2}
+    >>> feedback_lines(ends | {"void": 0, "not_counted": 3})[0]
+    ('Unconfirmed pages, last day', '50 of 1,000 (5%), 2 of them with clicks; neither learned from nor compared')
+    >>> feedback_lines(ends | {"void": 0, "not_counted": 3})[1:]
+    [('Ended by their deadline', '19 of 950 (2%)'), ('Too many of one visitor or address', '3')]
     """
-    who = f"In segment {takeover['segment']}, the leader" if takeover["segment"] else "The leader"
-    start = (
-        f"{who} took over on {timestamp(takeover['took_over_at'], True)} UTC, after "
-        f"{plural(takeover['rounds'], 'page')}: it was ahead of the sampler."
-    )
-    if takeover["alone"]:
-        until = plural(takeover["until_rounds"], "page")
-        return f"{start} It plays alone until there are {until}; then the sampler is tried again."
-    if takeover["ended_at"] is None:
-        return f"{start} It no longer plays alone, because of a reset or of another policy."
-    ended = timestamp(takeover["ended_at"], True)
-    return f"{start} It played alone until {ended} UTC; since then, the sampler is tried again."
+    unconfirmed, pages = ends["unconfirmed"], ends["pages"]
+    clicked = f", {count(ends['unconfirmed_with_clicks'])} of them with clicks" if unconfirmed else ""
+    lines = [
+        ("Unconfirmed pages, last day", _of(unconfirmed, pages + unconfirmed) + f"{clicked}; {NOT_USED}"),
+        ("Ended by their deadline", _of(ends["by_deadline"], pages)),
+        ("Reported as not shown", count(ends["void"]) if ends["void"] else ""),
+        ("Too many of one visitor or address", count(ends["not_counted"]) if ends["not_counted"] else ""),
+    ]
+    return [(label, value) for label, value in lines if value]
+
+
+def _of(some: int, all: int) -> str:
+    return f"{count(some)} of {count(all)}" + (f" ({percent(some / all, 0)})" if all else "")
 
 
 def retention_text(retention: RetentionView) -> str:
@@ -434,11 +436,12 @@ def retention_text(retention: RetentionView) -> str:
 
     >>> retention_text({"days": 90.0, "deleted": 1200, "until": 1_700_000_000_000})
     'kept for 90 days; 1,200 deleted, all until 14 Nov 22:13'
-    >>> retention_text({"days": None, "deleted": 0, "until": None})
-    'kept for ever'
+    >>> retention_text({"days": None, "deleted": 0, "until": None, "events": 4100})
+    '4,100 settled, kept for ever'
     """
     days = retention["days"]
     kept = "kept for ever" if days is None else f"kept for {days:g} {'day' if days == 1 else 'days'}"
+    kept = f"{count(retention['events'])} settled, {kept}" if "events" in retention else kept
     if not retention["deleted"]:
         return kept
     until = "" if retention["until"] is None else f", all until {timestamp(retention['until'])}"

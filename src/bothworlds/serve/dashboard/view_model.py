@@ -158,6 +158,10 @@ def _slot_notes(slot: Mapping[str, Any]) -> str:
 
 
 _SHOWN_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
+_NOT_COUNTED = {
+    "unconfirmed": "Nothing has confirmed that the page was shown: it is neither learned from nor compared.",
+    "void": "The page was not shown: it is neither learned from nor compared.",
+}
 _SETTLED_BY = {"final": " by final feedback", "deadline": " by its deadline", "import": " by an import"}
 
 
@@ -171,6 +175,10 @@ def _explanation(event: Mapping[str, Any], rewarded: bool) -> list[str]:
         why = f"This list was drawn at random. Each item was placed with the probability below{learned}."
     if event.get("settled_at") is None:
         return [why, f"The event is open: it waits for {counted}."]
+    if reason := _NOT_COUNTED.get(str(event.get("settled_by")), ""):
+        return [why, reason]
+    if event.get("learned") is False and any(slot.get("learn") for slot in event.get("slots", [])):
+        return [why, "There were too many pages of this visitor or address: it is neither learned from nor compared."]
     return [
         why,
         f"The event was settled{_SETTLED_BY.get(str(event.get('settled_by')), '')}, and its {counted} are counted.",

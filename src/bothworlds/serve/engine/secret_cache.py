@@ -7,11 +7,14 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ..model import Event
-from ..stores.base import Store
+from ..events import Event
 from .store_calls import in_thread
 from .tokens import Signer, open_secrets, rotate_secret
+
+if TYPE_CHECKING:
+    from ..stores import Store
 
 __all__ = ["SecretCache"]
 

@@ -1,81 +1,111 @@
-"""Solves policies for new pins and exclusions in a thread, while the event loop answers other requests."""
+"""Makes lists in threads while the event loop answers other requests."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from ..model import TooMany
-from .served_surface import Constraints, PolicyPair, ServedSegment, ServedSurface
+from ..stores import StoreError
+from .lists import Lists
+from .served import UNCONSTRAINED, Constraints, Served, ServedLearner
+from .store_calls import unavailable
 
 __all__ = ["MAX_PENDING", "MAX_PENDING_PER_CLIENT", "Solver"]
 
-MAX_PENDING = 32  # solves running and waiting
+MAX_PENDING = 32  # lists for constraints that are being made, or wait for it
 MAX_PENDING_PER_CLIENT = 16
 
-_Key = tuple[ServedSurface, str, Constraints]
+_Key = tuple[Served, int, Constraints]
+_Call = Callable[[_Key, ServedLearner], Coroutine[Any, Any, Any]]
 
 
 class Solver:
-    """A bounded queue of policies to solve, and the thread that solves them.
+    """Two bounded queues, each with a thread: lists for constraints, and learners that are used for the first time.
 
-    Requests for the same policy share one solve. A policy is solved for the counters at the time when its turn comes.
-    All methods must be called in the thread of the event loop, the only thread that writes to the cache of a segment.
+    Requests for the same lists wait for the same call. All methods are called in the thread of the event loop.
     """
 
-    def __init__(self) -> None:
-        # One thread: between kernels it needs the interpreter lock, as the event loop does.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bothworlds solver")
-        self._pending: dict[_Key, asyncio.Task[PolicyPair | None]] = {}
-        self._pending_of_client: Counter[str] = Counter()
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        # One thread for each: between kernels it needs the interpreter lock, as the event loop does.
+        self._threads = [ThreadPoolExecutor(1, f"bothworlds {name}") for name in ("loader", "solver")]
+        self._pending: dict[_Key, asyncio.Task[Any]] = {}
+        self._of_client: Counter[str] = Counter()
 
     @property
     def pending(self) -> int:
-        """The number of solves that are running or waiting."""
-        return len(self._pending)
+        """The number of lists for constraints that are being made, or wait for it."""
+        return sum(key[2] != UNCONSTRAINED for key in self._pending)
 
     @property
     def pending_clients(self) -> int:
-        """The number of clients that have started one of the pending solves."""
-        return len(self._pending_of_client)
+        """The number of clients that wait for lists for constraints that they were the first to ask for."""
+        return len(self._of_client)
 
-    async def solve(
-        self, served: ServedSurface, segment: str, constraints: Constraints, client: str
-    ) -> PolicyPair | None:
-        """Returns the policies for constraints; None if the segment was deleted before its turn came.
+    async def publish(self, served: Served, one: ServedLearner) -> None:
+        """Makes the lists of a learner that is used for the first time; raises Unavailable if the store fails."""
+        await self._wait_for((served, one.learner.id, UNCONSTRAINED), one, self._publish)
 
-        Raises TooMany if too many solves are pending, in total or of this client.
+    async def solve(self, served: Served, one: ServedLearner, constraints: Constraints, client: str) -> Lists | None:
+        """Returns lists with constraints, and caches them; None if they cannot be made.
+
+        Raises TooMany if too many are being made, in total or for this client, and Unavailable if the store fails.
         """
-        key = (served, segment, constraints)
-        task = self._pending.get(key)
-        if task is None:
-            if self.pending >= MAX_PENDING or self._pending_of_client[client] >= MAX_PENDING_PER_CLIENT:
+        key = (served, one.learner.id, constraints)
+        if key not in self._pending:
+            if self.pending >= MAX_PENDING or self._of_client[client] >= MAX_PENDING_PER_CLIENT:
                 raise TooMany("too many new combinations of pins and exclusions at once; retry in a second")
-            self._pending_of_client[client] += 1
-            task = self._pending[key] = asyncio.create_task(self._run(key, client))
-        return await asyncio.shield(task)  # other requests may wait for the same task
+            self._of_client[client] += 1
+            self._start(key, one, self._solve).add_done_callback(lambda done: self._release(client))
+        lists: Lists | None = await self._wait_for(key, one, self._solve)
+        return lists
 
-    async def _run(self, key: _Key, client: str) -> PolicyPair | None:
-        served, segment, constraints = key
+    def renew(self, served: Served, one: ServedLearner, constraints: Constraints) -> None:
+        """Makes cached lists again soon, unless there is much to do; the old ones are used meanwhile."""
+        key = (served, one.learner.id, constraints)
+        if key not in self._pending and self.pending < MAX_PENDING // 2:
+            self._start(key, one, self._solve)
+
+    async def _wait_for(self, key: _Key, one: ServedLearner, call: _Call) -> Any:
+        task = self._pending.get(key) or self._start(key, one, call)
         try:
-            solved = await asyncio.get_running_loop().run_in_executor(self._thread, _solve, *key)
-        finally:
-            del self._pending[key]
-            self._pending_of_client -= Counter({client: 1})
-        if solved is None:
+            return await asyncio.shield(task)  # other requests may wait for the same task
+        except StoreError as error:
+            raise unavailable(error) from error
+
+    def _start(self, key: _Key, one: ServedLearner, call: _Call) -> asyncio.Task[Any]:
+        task = self._pending[key] = asyncio.create_task(call(key, one))
+        task.add_done_callback(lambda done: self._end(key, done))
+        return task
+
+    def _end(self, key: _Key, done: asyncio.Task[Any]) -> None:
+        del self._pending[key]
+        if not done.cancelled():
+            done.exception()  # nobody else looks at it if lists are made again
+
+    def _release(self, client: str) -> None:
+        self._of_client -= Counter({client: 1})
+
+    async def _publish(self, key: _Key, one: ServedLearner) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads[0], key[0].publish, one, self._clock())
+
+    async def _solve(self, key: _Key, one: ServedLearner) -> Lists | None:
+        served, _, constraints = key
+        try:
+            lists = await asyncio.get_running_loop().run_in_executor(self._threads[1], served.make, one, constraints)
+        except StoreError:
+            raise
+        except Exception as error:
+            served.failed(one, error)
             return None
-        served_segment, pair = solved
-        # A refresh may have replaced the segment by one with other counters.
-        if served.segments.get(segment) is served_segment:
-            served_segment.cache(constraints, pair)
-        return pair
+        served.keep(one, constraints, lists)
+        return lists
 
     def stop(self) -> None:
-        """Cancels waiting solves; a running one finishes."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-def _solve(served: ServedSurface, segment: str, constraints: Constraints) -> tuple[ServedSegment, PolicyPair] | None:
-    served_segment = served.segments.get(segment)
-    return None if served_segment is None else (served_segment, served_segment.solve(constraints))
+        """Cancels what waits; what runs finishes."""
+        for thread in self._threads:
+            thread.shutdown(wait=False, cancel_futures=True)

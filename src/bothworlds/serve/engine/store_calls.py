@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..model import Conflict, Invalid, Unavailable
-from ..stores.base import StoreError, Unstorable, VersionConflict
+from ..stores import StoreError, Unstorable, VersionConflict
 
 __all__ = ["STORE_FAILED", "ConcurrentChange", "in_thread", "unavailable"]
 

@@ -1,27 +1,29 @@
-"""Rules for changes of surfaces and items: pure functions from a surface to its next version.
+"""Rules for changes of surfaces, items and arms: pure functions from a surface to its next version.
 
-No setting changes what has been learned. A new item starts at the median of the others, by a logged adjustment. A
-paused or removed item keeps its counters and is charged by every event that it is absent from, so that it can come
-back unchanged. A row of counters belongs to one item forever.
+No change deletes what has been learned. An item keeps its index, and so its row in every state, for ever. A learner has
+a number: an arm gets one when its name is first used, and keeps it. A change of a policy, of its settings or of
+``slots`` means that the log is learned again (``model.learned_again``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
+from ... import policies
+from ...policies import Policy
+from ...policies.pages import has_parts
 from ..model import (
+    BASELINE_ARM,
     LEARNER_ARM,
     MAX_ITEMS_EVER,
-    RESET,
-    Adjustment,
-    Cell,
-    Increments,
+    NO_SHARE,
     Invalid,
     Item,
-    Segment,
     StateConflict,
     Surface,
     SurfaceSettings,
@@ -31,33 +33,34 @@ from ..model import (
     segment_words,
 )
 from ..validation import decoding_fault
-from .arm_rules import check_arms, compares_the_same, with_learners
-from .learner import policy_of
-from .served_policies import served_names
 
 __all__ = [
+    "MAX_ARMS",
+    "MAX_ITEMS",
     "Change",
-    "Medians",
     "activate_guard",
     "activate_item",
     "change_settings",
-    "changed_surface",
     "create_surface",
+    "expiry_of",
     "exposure_problem",
     "item_names",
-    "median",
-    "medians_of",
     "pause_item",
+    "policy_of",
+    "promote",
     "remove_item",
-    "reset_adjustments",
     "restart_comparison",
+    "resume_item",
+    "served_names",
     "start_from_baseline",
     "update_surface",
+    "without_baseline_start",
 ]
 
-MAX_ITEMS, MAX_SLOTS = 20_000, 50
+MAX_ITEMS, MAX_SLOTS, MAX_ARMS = 20_000, 50, 8
 MAX_BASELINE_ROUNDS = 1_000_000
 DAY = 86400.0
+HOUR = 3_600_000  # milliseconds
 LIMITS: dict[str, tuple[float, float]] = {
     "slots": (1, MAX_SLOTS),
     "floor": (0.001, 1.0),  # below, one missing click could outweigh everything learned
@@ -74,22 +77,43 @@ LIMITS: dict[str, tuple[float, float]] = {
 }
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
 
-Medians = dict[str, list[int]]  # segment -> median loss per slot
-
 
 class Change(NamedTuple):
-    """The next version of a surface, its adjustments, and its audit entry; ``action`` is empty if nothing changed.
+    """The next version of a surface and its audit entry; ``action`` is empty if nothing changed.
 
     ``holdout`` is the share of requests that get the baseline order, before and after the change, and ``arms`` are
     those of the surface's arms, if any share changes.
     """
 
     surface: Surface
-    adjustments: tuple[Adjustment, ...] = ()
     action: str = ""
     detail: str = ""
     holdout: tuple[float, float] | None = None
     arms: tuple[dict[str, float], dict[str, float]] | None = None
+
+
+# Policies
+
+
+def served_names() -> list[str]:
+    """Returns the names of the policies that the service can use: all but those that know the world they play in."""
+    return [name for name in policies.names() if "world" not in policies.describe(name).needs]
+
+
+def policy_of(name: str, settings: Mapping[str, Any], slots: int) -> Policy:
+    """Returns a policy for this number of slots; raises ValueError if it does not exist or cannot be used."""
+    made = policies.policy(name, **settings)
+    if "world" in made.needs:
+        raise ValueError(f"{name} knows the world that it plays in, which only a simulation has")
+    listed = max(getattr(made, "ranking", None) or (0,)) + 1  # the items of a fixed list must exist
+    if listed > MAX_ITEMS_EVER:
+        raise ValueError(f"ranking contains item {listed - 1}, but no surface can have that many items")
+    n = max(slots + 1, listed)
+    made.part(np.arange(n), np.arange(slots)).init(n, slots)
+    return made
+
+
+# Surfaces and settings
 
 
 def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
@@ -101,9 +125,9 @@ def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
         for k, item in enumerate(item_names(body.get("items", ())))
     )
     surface = Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=now, changed_at=now)
-    surface = with_learners(_checked(surface))
+    surface = _with_learners(_checked(surface))
     _check_exposure(surface)
-    return Change(surface, action="create surface", detail=f"{len(items)} items, {settings.slots} slots")
+    return Change(surface, "create surface", f"{len(items)} items, {settings.slots} slots")
 
 
 def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> Change:
@@ -122,14 +146,32 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
     ]
     if not changed_keys:
         return Change(surface)
-    changed = with_learners(_checked(_changed(surface, now, settings=settings)))
-    if not compares_the_same(surface, changed):  # other arms are another comparison
+    changed = _with_parts(surface, _with_learners(_checked(_changed(surface, now, settings=settings))))
+    if not _compares_the_same(surface, changed):  # other arms are another comparison
         changed = msgspec.structs.replace(
             changed, comparison_restarted_at=now, guarded_since=None, guarded_arms={}, promoted=""
         )
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
     return _change(surface, changed, "change settings", "; ".join(changed_keys)[:2000])
+
+
+def update_surface(surface: Surface, body: Mapping[str, Any], now: int) -> Change:
+    """Returns the surface with new or removed items activated and some settings changed, as one version.
+
+    Raises Invalid, TooMany or StateConflict.
+    """
+    kept = {item.name for item in surface.items if item.state != "removed"}
+    names = [name for name in item_names(body.get("items", ())) if name not in kept]
+    items, details = _activated(surface, names, now)
+    changed = _checked(_changed(surface, now, items=items)) if names else surface
+    settings = change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now)
+    _with_parts(surface, settings.surface)
+    details += [f"{settings.action}: {settings.detail}"] if settings.action else []
+    if not details:
+        return Change(surface)
+    combined = msgspec.structs.replace(settings.surface, version=surface.version + 1)
+    return _change(surface, combined, "change surface", "; ".join(details)[:2000])
 
 
 def restart_comparison(surface: Surface, now: int) -> Change:
@@ -152,7 +194,7 @@ def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: in
         detail = f"segment {segment!r} has learned from {learned} rounds already; rounds must be greater"
         raise Invalid(detail, "/rounds")
     changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
-    return Change(changed, action="start from baseline", detail=f"{rounds} rounds, {segment_words(segment)}")
+    return Change(changed, "start from baseline", f"{rounds} rounds, {segment_words(segment)}")
 
 
 def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
@@ -160,8 +202,48 @@ def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
     if segment not in surface.baseline_starts:
         return Change(surface)
     starts = {name: rounds for name, rounds in surface.baseline_starts.items() if name != segment}
-    changed = _changed(surface, now, baseline_starts=starts)
-    return Change(changed, action="delete segment", detail=f'"{segment}": its start from the baseline')
+    return Change(_changed(surface, now, baseline_starts=starts), "delete segment", f'"{segment}": its baseline start')
+
+
+# Arms
+
+
+def promote(surface: Surface, arm: str, now: int) -> Change:
+    """Returns the surface with the policy and the learner of an arm, without arms; its comparison starts now.
+
+    Promoting the surface's own policy, "learner", ends the comparison and changes nothing else. Repeating a promotion
+    changes nothing. Raises Unknown if there is no such arm, StateConflict for the holdout, which has no policy, and for
+    an arm that the guard has replaced.
+    """
+    settings = surface.settings
+    if arm == BASELINE_ARM:
+        raise StateConflict("the holdout shows the page's own order and has no policy; raise holdout instead")
+    if not settings.arms and arm in (LEARNER_ARM, surface.promoted):
+        return Change(surface)
+    if arm in surface.guarded:
+        raise StateConflict(
+            f"arm {arm!r} gets fewer clicks than the page's own order, and the guard has replaced it; restart the "
+            "comparison to try it again"
+        )
+    chosen = next((one for one in settings.arms if one.name == arm), None)
+    if chosen is None and arm != LEARNER_ARM:
+        raise Unknown(f"surface {surface.name!r} has no arm {arm!r}")
+    policy, policy_settings = (
+        (settings.policy, settings.policy_settings) if chosen is None else (chosen.policy, chosen.policy_settings)
+    )
+    changed = _changed(
+        surface,
+        now,
+        settings=msgspec.structs.replace(settings, policy=policy, policy_settings=policy_settings, arms=()),
+        learner=surface.learner_of(arm),
+        # An arm that is given this name later starts anew: its learner is that of the surface from now on.
+        arm_learners={name: number for name, number in surface.arm_learners.items() if name != arm},
+        promoted=arm,
+        comparison_restarted_at=now,
+        guarded_since=None,
+        guarded_arms={},
+    )
+    return _change(surface, changed, "promote arm", f"{arm}: {policy} is the policy of the surface")
 
 
 def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:
@@ -177,169 +259,38 @@ def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change
     return _change(surface, changed, "activate guard", detail)
 
 
-def changed_surface(before: Surface, after: Surface, now: int, action: str, detail: str) -> Change:
-    """Returns a surface with other fields as its next version."""
-    return _change(before, _changed(after, now), action, detail)
+# Items
 
 
-def update_surface(surface: Surface, body: Mapping[str, Any], medians: Medians, now: int, actor: str) -> Change:
-    """Returns the surface with new or removed items activated and some settings changed, as one version.
+def activate_item(surface: Surface, name: str, now: int) -> Change:
+    """Returns the surface with an item active; one that was there before keeps its index, and what is known of it.
 
-    Raises Invalid or TooMany.
-    """
-    kept = {item.name for item in surface.items if item.state != "removed"}
-    names = [name for name in item_names(body.get("items", ())) if name not in kept]
-    items, adjustments, details = _activated(surface, names, medians, now, actor)
-    changed = _checked(_changed(surface, now, items=items)) if names else surface
-    settings = change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now)
-    details += [f"{settings.action}: {settings.detail}"] if settings.action else []
-    if not details:
-        return Change(surface)
-    combined = msgspec.structs.replace(settings.surface, version=surface.version + 1)
-    return _change(surface, combined, "change surface", "; ".join(details)[:2000], adjustments)
-
-
-def activate_item(surface: Surface, name: str, medians: Medians, now: int, actor: str) -> Change:
-    """Returns the surface with an item active; a new one starts at the median, another one keeps its counters.
-
-    Raises Invalid or TooMany.
+    Raises Invalid, TooMany or StateConflict.
     """
     known = _find(surface, name)
     if known is not None and known.state == "active":
         return Change(surface)
-    items, starts, _ = _activated(surface, [checked_name(name, "item", "/item")], medians, now, actor)
-    action = "add item" if known is None else "resume item"
-    return Change(_checked(_changed(surface, now, items=items)), starts, action, name)
+    items, _ = _activated(surface, [checked_name(name, "item", "/item")], now)
+    changed = _with_parts(surface, _checked(_changed(surface, now, items=items)))
+    return Change(changed, "add item" if known is None else "resume item", name)
 
 
-def _activated(
-    surface: Surface, names: Sequence[str], medians: Medians, now: int, actor: str
-) -> tuple[tuple[Item, ...], tuple[Adjustment, ...], list[str]]:
-    """Returns the items with these active, the adjustments by which new ones start, and what was done to each."""
-    items = {item.name: item for item in surface.items}
-    starts, details = [], []
-    for name in names:
-        known = items.get(name)
-        if known is not None:
-            items[name] = msgspec.structs.replace(known, state="active", changed_at=now)
-            details.append(f"resume item: {name}")
-            continue
-        items[name] = Item(name=name, index=len(items), state="active", added_at=now, changed_at=now)
-        details.append(f"add item: {name}")
-        starts += [
-            Adjustment(
-                increments=_increments(surface, segment, items[name].index, loss),
-                at=now,
-                actor=actor,
-                reason=f"median start of {name!r}",
-            )
-            for segment, loss in medians.items()
-            if any(loss)
-        ]
-    return tuple(items.values()), tuple(starts), details
+def resume_item(surface: Surface, name: str, now: int) -> Change:
+    """Returns the surface with a paused item active; raises Unknown, or StateConflict for a removed one."""
+    known = _known(surface, name)
+    if known.state == "removed":
+        raise StateConflict(f"item {name!r} was removed; add it again")
+    return activate_item(surface, name, now)
 
 
 def pause_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item paused; its counters are kept. Raises Unknown, Invalid or StateConflict."""
+    """Returns the surface with an item paused; raises Unknown, Invalid or StateConflict."""
     return _deactivated(surface, name, "paused", now)
 
 
 def remove_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item removed; its counters are kept. Raises Unknown or Invalid."""
+    """Returns the surface with an item removed; raises Unknown, Invalid or StateConflict."""
     return _deactivated(surface, name, "removed", now)
-
-
-def reset_adjustments(surface: Surface, segments: Iterable[Segment], now: int, actor: str) -> tuple[Adjustment, ...]:
-    """Returns the adjustments that set the counters of segments to zero."""
-    return tuple(
-        Adjustment(
-            increments=Increments(
-                surface_id=surface.id,
-                segment=segment.name,
-                rounds=-segment.rounds,
-                cells=tuple(
-                    Cell(*key, *(-table.get(key, 0) for table in (segment.loss, segment.shown, segment.clicked)))
-                    for key in sorted({*segment.loss, *segment.shown, *segment.clicked})
-                ),
-            ),
-            at=now,
-            actor=actor,
-            reason=RESET,
-        )
-        for segment in segments
-    )
-
-
-def median(values: Iterable[int]) -> int:
-    """Returns the median, rounded down to an integer.
-
-    >>> median([5, 1, 9]), median([1, 4])
-    (5, 2)
-    """
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
-
-
-def medians_of(surface: Surface, segments: Iterable[Segment]) -> Medians:
-    """Returns the median loss of the active items at every slot, for every segment.
-
-    All possible slots are included, because slots that are unused now may be used again.
-    """
-    active = [item.index for item in surface.items if item.state == "active"]
-    return {segment.name: _median_losses(segment, active) for segment in segments if active}
-
-
-def _median_losses(segment: Segment, active: Sequence[int]) -> list[int]:
-    used = {slot for _, slot in (*segment.loss, *segment.predicted)}
-    return [
-        median(segment.estimated_loss(index, slot) for index in active) if slot in used else 0
-        for slot in range(MAX_SLOTS)
-    ]
-
-
-def _increments(surface: Surface, segment: str, index: int, growth: Sequence[int]) -> Increments:
-    cells = tuple(Cell(index, slot, loss=loss) for slot, loss in enumerate(growth) if loss)
-    return Increments(surface_id=surface.id, segment=segment, rounds=0, cells=cells)
-
-
-def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"], now: int) -> Change:
-    known = _find(surface, name)
-    if known is None:
-        raise Unknown(f"surface {surface.name!r} has no item {name!r}")
-    if known.state == state:
-        return Change(surface)
-    if known.state == "removed":
-        raise StateConflict(f"item {name!r} was removed; add it again first")
-    items = _replaced(surface, msgspec.structs.replace(known, state=state, changed_at=now))
-    changed = _checked(_changed(surface, now, items=items))
-    return Change(changed, action="pause item" if state == "paused" else "remove item", detail=name)
-
-
-def _change(
-    before: Surface, after: Surface, action: str, detail: str = "", adjustments: tuple[Adjustment, ...] = ()
-) -> Change:
-    """Returns a change with the shares of arms before and after it, if they differ."""
-    change = Change(after, adjustments, action, detail)
-    if before.shares == after.shares:
-        return change
-    arms = (before.arm_shares, after.arm_shares)
-    return change._replace(holdout=(before.share, after.share), arms=arms if any(arms) else None)
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _find(surface: Surface, name: str) -> Item | None:
-    return next((item for item in surface.items if item.name == name), None)
-
-
-def _replaced(surface: Surface, item: Item) -> tuple[Item, ...]:
-    return tuple(item if other.index == item.index else other for other in surface.items)
-
-
-def _changed(surface: Surface, now: int, **fields: Any) -> Surface:
-    return msgspec.structs.replace(surface, version=surface.version + 1, changed_at=now, **fields)
 
 
 def item_names(items: Any) -> list[str]:
@@ -351,6 +302,106 @@ def item_names(items: Any) -> list[str]:
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise Invalid(f"item {twice!r} is listed twice", "/items")
     return names
+
+
+def expiry_of(settings: SurfaceSettings, used_at: int, proven: bool) -> int:
+    """Returns when a segment expires that was last requested at ``used_at``.
+
+    A ``proven`` one, with a click or a start from the baseline, is kept for ``segment_idle_days``; another one until
+    the late window of its last page ends, and for at least an hour.
+
+    >>> settings = SurfaceSettings(slots=1, attribution_seconds=60, late_seconds=0, segment_idle_days=2)
+    >>> expiry_of(settings, 0, False) // HOUR, expiry_of(settings, 0, True) // HOUR
+    (1, 48)
+    """
+    window = round(1000 * (settings.attribution_seconds + settings.late_seconds))
+    return used_at + max(round(24 * HOUR * settings.segment_idle_days) if proven else HOUR, window)
+
+
+def exposure_problem(surface: Surface) -> str:
+    """Returns why ``minimum_exposure`` cannot be reached; empty if it can."""
+    settings, active = surface.settings, sum(item.state == "active" for item in surface.items)
+    if settings.minimum_exposure * active <= settings.slots * (1.0 + 1e-9):
+        return ""
+    return (
+        f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: with {active} items and {settings.slots} "
+        f"slots each item can be on {settings.slots / active:.3g} of the pages"
+    )
+
+
+def _activated(surface: Surface, names: Sequence[str], now: int) -> tuple[tuple[Item, ...], list[str]]:
+    """Returns the items with these active, and what was done to each."""
+    items = {item.name: item for item in surface.items}
+    details = []
+    for name in names:
+        known = items.get(name)
+        if known is not None:
+            items[name] = msgspec.structs.replace(known, state="active", changed_at=now)
+            details.append(f"resume item: {name}")
+        else:
+            items[name] = Item(name=name, index=len(items), state="active", added_at=now, changed_at=now)
+            details.append(f"add item: {name}")
+    return tuple(items.values()), details
+
+
+def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"], now: int) -> Change:
+    known = _known(surface, name)
+    if known.state == state:
+        return Change(surface)
+    if known.state == "removed":
+        raise StateConflict(f"item {name!r} was removed; add it again first")
+    away = msgspec.structs.replace(known, state=state, changed_at=now)
+    items = tuple(away if item.index == away.index else item for item in surface.items)
+    changed = _with_parts(surface, _checked(_changed(surface, now, items=items)))
+    return Change(changed, "pause item" if state == "paused" else "remove item", name)
+
+
+def _find(surface: Surface, name: str) -> Item | None:
+    return next((item for item in surface.items if item.name == name), None)
+
+
+def _known(surface: Surface, name: str) -> Item:
+    item = _find(surface, name)
+    if item is None:
+        raise Unknown(f"surface {surface.name!r} has no item {name!r}")
+    return item
+
+
+# Versions and checks
+
+
+def _change(before: Surface, after: Surface, action: str, detail: str = "") -> Change:
+    """Returns a change with the shares of arms before and after it, if they differ."""
+    change = Change(after, action, detail)
+    if before.shares == after.shares:
+        return change
+    arms = (before.arm_shares, after.arm_shares)
+    return change._replace(holdout=(before.share, after.share), arms=arms if any(arms) else None)
+
+
+def _changed(surface: Surface, now: int, **fields: Any) -> Surface:
+    return msgspec.structs.replace(surface, version=surface.version + 1, changed_at=now, **fields)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _with_learners(surface: Surface) -> Surface:
+    """Returns the surface with a learner for every arm; a name that was used before keeps its learner."""
+    numbers, count = dict(surface.arm_learners), surface.n_learners
+    for arm in surface.settings.arms:
+        if arm.name not in numbers:
+            numbers[arm.name], count = count, count + 1
+    return msgspec.structs.replace(surface, arm_learners=numbers, n_learners=count)
+
+
+def _compares_the_same(before: Surface, after: Surface) -> bool:
+    """Returns whether two versions of a surface have arms with the same names, policies and settings."""
+    one, other = (
+        [(arm.name, arm.policy, arm.policy_settings) for arm in surface.settings.arms] for surface in (before, after)
+    )
+    return one == other
 
 
 def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
@@ -380,14 +431,47 @@ def _checked(surface: Surface) -> Surface:
     if unknown or len(set(settings.baseline)) < len(settings.baseline):
         detail = f"{unknown[0]!r} is not an item of this surface" if unknown else "an item is listed twice"
         raise Invalid(f"baseline must list items of the surface; {detail}", "/baseline")
-    check_arms(surface)
-    try:
-        policy_of(settings)
-    except ValueError as error:
-        if settings.policy_settings:
-            raise Invalid(str(error), "/policy_settings") from error
-        raise Invalid(f"{error}; the service can use {', '.join(served_names())}", "/policy") from error
+    _check_policy(surface, settings.policy, settings.policy_settings)
+    if len(settings.arms) > MAX_ARMS:
+        raise Invalid(f"a surface has at most {MAX_ARMS} arms; got {len(settings.arms)}", "/arms")
+    for k, arm in enumerate(settings.arms):
+        checked_name(arm.name, "the name of an arm", f"/arms/{k}/name")
+        if arm.name in (BASELINE_ARM, LEARNER_ARM):
+            raise Invalid(f"{arm.name!r} is the name of an arm that every surface has", f"/arms/{k}/name")
+        if any(other.name == arm.name for other in settings.arms[:k]):
+            raise Invalid(f"arm {arm.name!r} is listed twice", f"/arms/{k}/name")
+        if not (math.isfinite(arm.share) and NO_SHARE < arm.share <= 1.0):
+            raise Invalid(f"the share of an arm must be above 0 and at most 1; got {arm.share!r}", f"/arms/{k}/share")
+        _check_policy(surface, arm.policy, arm.policy_settings, f"/arms/{k}")
+    total = settings.holdout + sum(arm.share for arm in settings.arms)
+    if settings.arms and total > 1.0 + NO_SHARE:
+        raise Invalid(f"holdout and the shares of arms add up to {total:.10g}, which is more than 1", "/arms")
     return surface
+
+
+def _check_policy(surface: Surface, name: str, policy_settings: Mapping[str, Any], pointer: str = "") -> None:
+    """Raises Invalid if a policy does not exist, or cannot be used on a surface with these slots."""
+    try:
+        policy_of(name, policy_settings, surface.settings.slots)
+    except ValueError as error:
+        if policy_settings:
+            raise Invalid(str(error), f"{pointer}/policy_settings") from error
+        raise Invalid(f"{error}; the service can use {', '.join(served_names())}", f"{pointer}/policy") from error
+
+
+def _with_parts(before: Surface, after: Surface) -> Surface:
+    """Returns the changed surface; raises StateConflict if a policy of it can only show all items that it began with.
+
+    Such a policy learns from whole pages: its state has no parts, and does not grow.
+    """
+    if len(before.items) == len(after.items) and all(item.state == "active" for item in after.items):
+        return after
+    for name, policy_settings in after.policies.values():
+        policy = policy_of(name, policy_settings, after.settings.slots)
+        if not has_parts(policy):
+            detail = f"{policy.label} can only show all items, and the same ones for ever"
+            raise StateConflict(f"{detail}; choose another policy first, or create another surface")
+    return after
 
 
 def _check_exposure(surface: Surface) -> None:
@@ -395,14 +479,3 @@ def _check_exposure(surface: Surface) -> None:
     problem = exposure_problem(surface)
     if problem:
         raise Invalid(problem, "/minimum_exposure")
-
-
-def exposure_problem(surface: Surface) -> str:
-    """Returns why ``minimum_exposure`` cannot be reached; empty if it can."""
-    settings, active = surface.settings, sum(item.state == "active" for item in surface.items)
-    if settings.minimum_exposure * active <= settings.slots * (1.0 + 1e-9):
-        return ""
-    return (
-        f"minimum_exposure {settings.minimum_exposure:g} cannot be reached: with {active} items and {settings.slots} "
-        f"slots each item can be on {settings.slots / active:.3g} of the pages"
-    )

@@ -1,7 +1,7 @@
-"""Tokens: everything that feedback needs to know of a decision, signed, so that a lost decision can be restored.
+"""Tokens: the whole decision, signed, so that feedback needs nothing else and a decision that was lost is restored.
 
-A token is the number of the secret, a truncated HMAC-SHA256 and the event in msgpack, encoded as base64url. The secrets
-are facts of the store. A rotation adds a new secret; an old one is kept as long as a token signed with it can be used.
+A token is the number of a secret, a keyed hash and the event in msgpack, encoded as base64url. Secrets are facts of the
+store. A rotation adds a new one; an old one is kept as long as a token signed with it can be used.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import binascii
 import hmac
 import secrets as random_secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
-from ..eligibility_format import PackedEligibility, pack, unpack
-from ..model import DRAW_KEY, Arm, Event, EventPrediction, pinned_mask
-from ..stores.base import Store, StoreError
+from ..events import Event, Listed
+from ..model import DRAW_KEY, Arm, Unavailable
 
-__all__ = ["MAX_WINDOW", "InvalidToken", "Signer", "open_secrets", "rotate_secret"]
+if TYPE_CHECKING:
+    from ..stores import Store
+
+__all__ = ["MAX_WINDOW", "InvalidToken", "Secret", "Signer", "open_secrets", "rotate_secret"]
 
 SIGNATURE_BYTES = 16
 MAX_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window
@@ -25,6 +30,7 @@ GRACE = 60_000  # milliseconds in which other processes may still sign with a se
 ATTEMPTS = 20  # at a rotation while other processes rotate
 SECRETS = "token secrets"  # the name of a fact
 MAX_TOKEN_LENGTH = 16_384
+FEW_ABSENT = 24  # of more absent items than 1 in so many, a token has a bitmap
 
 
 class InvalidToken(ValueError):
@@ -39,30 +45,26 @@ class Secret(msgspec.Struct, frozen=True, array_like=True):
     retired_at: int | None = None
 
 
-class TokenBody(msgspec.Struct, frozen=True, array_like=True):
-    """An event at the time of the decision."""
+class Signed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event at the time of the decision; ``absent`` is a bitmap instead of the list, where that is shorter."""
 
     id: bytes
     surface_id: int
+    learner_id: int
     segment: str
-    policy_id: str
-    created_at: int
-    expires_at: int
-    late_until: int
-    items: tuple[int, ...]
-    p: tuple[float, ...]
-    learn: int
     arm: Arm
-    pinned: int | None = None
-    eligibility: PackedEligibility = PackedEligibility()
-    mixture: tuple[float, ...] = ()
-    visitor: bytes | None = None
-    learner: int = 0
-    prediction: EventPrediction | None = None
+    created_at: int
+    lasts: int  # from then to the deadline
+    late: int  # from there to the end of the late window
+    n: int
+    visitor: bytes | None
+    counted: bool
+    listed: Listed
+    absent: bytes = b""
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(TokenBody).decode
+_decode = msgspec.msgpack.Decoder(Signed).decode
 _decode_secrets = msgspec.msgpack.Decoder(list[Secret]).decode
 
 
@@ -71,11 +73,9 @@ class Signer:
 
     def __init__(self, stored: list[Secret]) -> None:
         self._secrets = {secret.number: secret for secret in stored}
-        # Copying a keyed HMAC takes two thirds of the time of hmac.digest, which hashes the key again for each token.
-        self._hmacs = {secret.number: hmac.new(secret.key, digestmod="sha256") for secret in stored}
         self.numbers = frozenset(self._secrets)
-        self.number = next((secret for secret in stored if secret.retired_at is None), stored[-1]).number
-        self._prefix = self.number.to_bytes(2, "big")
+        newest = next((secret for secret in stored if secret.retired_at is None), stored[-1])
+        self.number, self._key, self._prefix = newest.number, newest.key, newest.number.to_bytes(2, "big")
 
     def knows(self, token: str) -> bool:
         """Returns False if a token names a secret that is not known here; another process may have created it."""
@@ -86,29 +86,27 @@ class Signer:
 
     def sign(self, event: Event) -> str:
         """Returns the token of an event."""
+        listed, absent = event.listed, b""
+        if FEW_ABSENT * len(listed.absent) > event.n:
+            listed, absent = msgspec.structs.replace(listed, absent=()), _bitmap(listed.absent, event.n)
         body = _encode(
             (
                 event.id,
                 event.surface_id,
+                event.learner_id,
                 event.segment,
-                event.policy_id,
-                event.created_at,
-                event.expires_at,
-                event.late_until,
-                event.items,
-                event.p,
-                event.learn,
                 event.arm,
-                event.pinned,
-                pack(event.eligibility),
-                event.mixture,
+                event.created_at,
+                event.expires_at - event.created_at,
+                event.late_until - event.expires_at,
+                event.n,
                 event.visitor,
-                event.learner,
-                event.prediction,
+                event.counted,
+                listed,
+                absent,
             )
         )
-        signed = self._prefix + self._signature(self.number, body) + body
-        return _text(signed)
+        return _text(self._prefix + blake2b(body, digest_size=SIGNATURE_BYTES, key=self._key).digest() + body)
 
     def read(self, token: str) -> Event:
         """Returns the event of a token; raises InvalidToken."""
@@ -120,36 +118,56 @@ class Signer:
             raise InvalidToken("the token is damaged") from error
         if _text(signed) != token:  # decoding ignores foreign characters, and idle bits of the last one
             raise InvalidToken("the token is damaged")
-        number, body = int.from_bytes(signed[:2], "big"), signed[2 + SIGNATURE_BYTES :]
-        secret = self._secrets.get(number)
-        signature = signed[2 : 2 + SIGNATURE_BYTES]
-        if secret is None or not hmac.compare_digest(self._signature(number, body), signature):
+        secret = self._secrets.get(int.from_bytes(signed[:2], "big"))
+        signature, body = signed[2 : 2 + SIGNATURE_BYTES], signed[2 + SIGNATURE_BYTES :]
+        if secret is None or not hmac.compare_digest(
+            blake2b(body, digest_size=SIGNATURE_BYTES, key=secret.key).digest(), signature
+        ):
             raise InvalidToken("the token is not signed by this service")
-        fields = _decode(body)
-        _check(fields, secret)
-        pinned = pinned_mask(fields.pinned, fields.arm, len(fields.items), fields.learn)
-        eligibility = unpack(fields.eligibility)
-        return Event(**{**msgspec.structs.asdict(fields), "pinned": pinned, "eligibility": eligibility})
-
-    def _signature(self, number: int, body: bytes) -> bytes:
-        keyed = self._hmacs[number].copy()
-        keyed.update(body)
-        return keyed.digest()[:SIGNATURE_BYTES]
+        event = _event(_decode(body))
+        _check(event, secret)
+        return event
 
 
 def _text(signed: bytes) -> str:
     return urlsafe_b64encode(signed).rstrip(b"=").decode()
 
 
-def _check(body: TokenBody, secret: Secret) -> None:
-    """Raises InvalidToken for a body that this service never signs, so that a leaked old secret is of limited use."""
-    if secret.retired_at is not None and body.created_at > secret.retired_at + GRACE:
+def _bitmap(absent: tuple[int, ...], n: int) -> bytes:
+    bits = np.zeros(n, np.bool_)
+    bits[list(absent)] = True
+    return np.packbits(bits).tobytes()
+
+
+def _event(signed: Signed) -> Event:
+    listed, expires_at = signed.listed, signed.created_at + signed.lasts
+    if signed.absent:
+        bits = np.unpackbits(np.frombuffer(signed.absent, np.uint8))
+        listed = msgspec.structs.replace(listed, absent=tuple(np.flatnonzero(bits).tolist()))
+    return Event(
+        id=signed.id,
+        surface_id=signed.surface_id,
+        learner_id=signed.learner_id,
+        segment=signed.segment,
+        arm=signed.arm,
+        created_at=signed.created_at,
+        expires_at=expires_at,
+        late_until=expires_at + signed.late,
+        n=signed.n,
+        listed=listed,
+        visitor=signed.visitor,
+        counted=signed.counted,
+    )
+
+
+def _check(event: Event, secret: Secret) -> None:
+    """Raises InvalidToken for an event that this service never signs, so that a leaked old secret is of limited use."""
+    if secret.retired_at is not None and event.created_at > secret.retired_at + GRACE:
         raise InvalidToken("the token is signed with a secret that was retired before the token was created")
-    possible = 0 < len(body.items) == len(body.p) and min(body.items) >= 0 and all(0.0 < p <= 1.0 for p in body.p)
-    if body.prediction is not None:
-        possible &= len(body.prediction.used) == len(body.prediction.expected) == len(body.items)
-    ordered = body.created_at <= body.expires_at <= body.late_until <= body.created_at + MAX_WINDOW
-    if not (ordered and possible):
+    items, p = event.listed.items, event.listed.p
+    possible = 0 < len(items) == len(p) and 0 <= min(items) <= max(items) < event.n and all(0.0 < x <= 1.0 for x in p)
+    ordered = event.created_at <= event.expires_at <= event.late_until <= event.created_at + MAX_WINDOW
+    if not (possible and ordered):
         raise InvalidToken("the token contains an impossible decision")
 
 
@@ -164,7 +182,7 @@ def rotate_secret(store: Store, now: int, forget: bool = False) -> int:
     """Stores a new secret and returns its number; it is durable when this returns. Raises StoreError.
 
     Old secrets are deleted once all their tokens are past their late windows; all of them at once with ``forget``.
-    Concurrent rotations follow each other: no two secrets have the same number.
+    Concurrent rotations follow each other: no two secrets have the same number. Raises Unavailable if there are many.
     """
     open_secrets(store)
     for _ in range(ATTEMPTS):
@@ -172,7 +190,7 @@ def rotate_secret(store: Store, now: int, forget: bool = False) -> int:
         number, after = _rotated(_decode_secrets(before), now, forget)
         if store.put(SECRETS, after, expected=before) == after:
             return number
-    raise StoreError("other processes are rotating secrets all the time: retry")
+    raise Unavailable("other processes are rotating secrets all the time; retry")
 
 
 def _rotated(stored: list[Secret], now: int, forget: bool) -> tuple[int, bytes]:

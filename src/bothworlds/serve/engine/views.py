@@ -1,19 +1,351 @@
-"""Views of the engine's state as the types of ``schemas``: the state of a segment, and one event."""
+"""What is said about surfaces: events, states, segments, and the state of a surface as reports need it."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
 
-import msgspec
 import numpy as np
 
-from ...policies.marginals import most_shown_rows
-from ..model import BASELINE_ARM, LEARNER_ARM, LOSS_UNIT, Event, Surface, rfc3339
-from ..schemas import EventView, StateView
-from .learner import SegmentCounters
-from .served_surface import ServedSegment
+from ...kernels import Floats
+from ...policies.logged_pages import LogState
+from ...policies.marginals import entropy_of, most_shown_rows
+from ..events import Event
+from ..model import (
+    BASELINE_ARM,
+    LEARNER_ARM,
+    LISTED_ITEMS,
+    LOSS_UNIT,
+    Arm,
+    BrokenSurface,
+    Invalid,
+    Surface,
+    Unknown,
+    parse_event_id,
+    rfc3339,
+)
+from ..outcomes import is_learned
+from ..reports import report as reports
+from ..reports.exploration_cost import shrunk_rates
+from ..reports.inputs import DAY, ReportRequest, SegmentState, SurfaceState
+from ..schemas import EventView, FeedbackEnds, Headline, ReportView, SegmentView, StateView
+from ..stores import StoreError
+from .settlement_order import feedback_notice
+from .store_calls import in_thread
+from .surface_rules import expiry_of, exposure_problem
 
-__all__ = ["event_view", "state_view"]
+if TYPE_CHECKING:
+    from ..stores import Store
+    from .recorder import Recorder
+    from .registry import Registry
+    from .served import Served, ServedLearner
+
+__all__ = ["Reports", "changes_key", "read_changes", "read_counts", "read_state"]
+
+T = TypeVar("T")
+
+
+class Counts(NamedTuple):
+    """What a learner has learned from: pages, and sums by item and slot."""
+
+    number: int  # of the last event
+    rounds: int
+    shown: Floats
+    clicked: Floats  # sums of rewards
+    loss: Floats
+
+
+def read_state(served: Served, one: ServedLearner, registry: Registry, function: Callable[[LogState], T]) -> T:
+    """Returns the result of a function of the state of a learner, of which it must keep nothing. Blocks.
+
+    Raises StoreError, and BrokenSurface if the policy cannot learn the log.
+    """
+    try:
+        return registry.states.read(one.learner, served.policies[one.learner.number], *served.shape, function)
+    except StoreError:
+        raise
+    except Exception as error:  # a policy of another package may raise anything
+        detail = f"what surface {served.surface.name!r} has learned cannot be computed: {error}"
+        raise BrokenSurface(detail) from error
+
+
+def read_counts(served: Served, one: ServedLearner, registry: Registry) -> Counts:
+    """Returns a copy of the counts of a learner, with a row for every item. Blocks; raises as ``read_state``."""
+    n, m = len(served.surface.items), served.shape.n_positions
+
+    def copied(state: LogState) -> Counts:
+        known, columns = min(n, len(state.shown)), min(m, state.loss.shape[1])
+        tables = np.zeros((3, n, m))
+        for table, counted in zip(tables, (state.shown, state.clicked, state.loss)):
+            table[:known, :columns] = counted[:known, :columns]
+        if known:
+            tables[2, known:, :columns] = np.median(state.loss[:, :columns], axis=0)  # where a new item starts
+        return Counts(state.number, state.pages, *tables)
+
+    return read_state(served, one, registry, copied)
+
+
+def changes_key(learner_id: int) -> str:
+    """Returns the key of the fact in which the store keeps what ``read_changes`` returns."""
+    return f"changes {learner_id}"
+
+
+def read_changes(store: Store, learner_id: int) -> tuple[int, int | None]:
+    """Returns how many changes of visitors a learner has detected, and when the last one was noticed; blocks."""
+    fact = store.get(changes_key(learner_id))
+    count, _, at = (fact or b"0").partition(b" ")
+    return int(count), int(at) if at else None
+
+
+class Drawn(NamedTuple):
+    """What lists are drawn from: the probability of each of ``items`` (indices) at each of the slots that are free."""
+
+    items: Sequence[int]
+    free: Sequence[int]
+    x: Floats
+    id: str
+    made_at: int
+    baseline_share: float
+
+
+def drawn_from(served: Served, one: ServedLearner, now: int) -> Drawn:
+    """Returns what the lists of a learner are drawn from; makes them if they were not used here. Blocks."""
+    if one.lists is None:
+        served.publish(one, now)
+    if (lists := one.lists) is None:  # they cannot be made
+        listed = served.baseline((frozenset(), ()))
+        return Drawn(listed.items, range(len(listed.items)), np.eye(len(listed.items)), listed.policy_id, now, 0.0)
+    share = served.baseline_share(one, lists.source.rounds)
+    return Drawn(lists.items.tolist(), lists.free.tolist(), lists.marginals, lists.id, lists.source.made_at, share)
+
+
+class Reports:
+    """Tells about events, states, segments and surfaces.
+
+    Coroutines are called in the thread of the event loop, and read the store in worker threads. They raise Unknown,
+    Invalid and Unavailable. ``duplicates`` returns how often feedback on a surface was repeated, ``warnings`` what is
+    wrong with the service as a whole.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        recorder: Recorder,
+        clock: Callable[[], int],
+        duplicates: Callable[[int], int] = lambda surface_id: 0,
+        warnings: Callable[[], list[str]] = list,
+    ) -> None:
+        self._store, self._registry, self._recorder, self._clock = store, registry, recorder, clock
+        self._duplicates, self._warnings = duplicates, warnings
+        self.cache = reports.ReportCache()
+
+    async def event(self, event_id: str) -> EventView:
+        """Returns one decision and its outcome."""
+        key = parse_event_id(event_id)
+        if key is not None:
+            await self._recorder.flush()
+            event = (await in_thread(self._store.find_events, [key])).get(key)
+            if event is not None and not event.deleted:
+                return await in_thread(self._event, event)
+        raise Unknown(f"there is no event {event_id!r}")
+
+    def _event(self, event: Event) -> EventView:
+        served = self._registry.by_id.get(event.surface_id)
+        if served is None or event.n > served.shape.n_items:
+            self._registry.refresh()
+            served = self._registry.by_id.get(event.surface_id)
+        if served is None:
+            raise Unknown(f"the surface of event {event.id.hex()!r} is not known here")
+        return event_view(event, served.surface)
+
+    async def state(
+        self, surface: str, segment: str = "", arm: Arm = LEARNER_ARM, limit: int = LISTED_ITEMS
+    ) -> StateView:
+        """Returns the counts of a segment, of everything that is settled, and the probabilities that are served.
+
+        Of one arm; if there are more items than ``limit``, those that are shown with the largest probability.
+        """
+        return await in_thread(self._state, surface, segment, arm, limit)
+
+    def _state(self, surface: str, segment: str, arm: Arm, limit: int) -> StateView:
+        served = self._with_segment(surface, segment)
+        if arm == BASELINE_ARM or arm not in served.numbers:
+            raise Unknown(f"surface {surface!r} has no arm {arm!r}")
+        one, now = served.learner(segment, arm), self._clock()
+        if one is None:
+            raise Unknown(f"arm {arm!r} of surface {surface!r} was not used in segment {segment!r} yet")
+        counts, drawn = read_counts(served, one, self._registry), drawn_from(served, one, now)
+        changed = read_changes(self._store, one.learner.id)[1]
+        items, whole = served.surface.items, served.surface.settings.objective == "clicks"
+        served_rows = most_shown_rows(drawn.x, limit)
+        exposure = np.zeros((len(items), 1))
+        exposure[drawn.items, 0] = drawn.x.sum(axis=1)
+        rows = most_shown_rows(exposure, limit)
+        view: StateView = {
+            "surface": surface,
+            "segment": segment,
+            "items": [items[row].name for row in rows],
+            "items_total": len(items),
+            "states": [items[row].state for row in rows],
+            "rounds": counts.rounds,
+            "loss": counts.loss[rows].tolist(),
+            "shown": counts.shown[rows].astype(np.int64).tolist(),
+            "clicked": counts.clicked[rows].astype(np.int64 if whole else np.float64).tolist(),
+            "marginals": {
+                "items": [items[drawn.items[row]].name for row in served_rows],
+                "x": drawn.x[served_rows].tolist(),
+            },
+            "policy_id": drawn.id,
+            "policy_age_seconds": max(0.0, (now - drawn.made_at) / 1000.0),
+            "entropy": entropy_of(drawn.x),
+            "revision": counts.number,
+            "changed_at": None if changed is None else rfc3339(changed),
+            "baseline_share": drawn.baseline_share,
+        }
+        return view
+
+    def _with_segment(self, surface: str, segment: str | None) -> Served:
+        """Returns a surface that has this segment, here or in another process; None: any."""
+        served = self._registry.served(surface)
+        if segment is not None and segment not in served.segments():
+            self._registry.refresh()
+            served = self._registry.served(surface)
+            if segment not in served.segments():
+                raise Unknown(f"surface {surface!r} has no segment {segment!r}")
+        return served
+
+    # Segments
+
+    async def segments(self, surface: str) -> list[SegmentView]:
+        """Returns all segments of a surface by name, the default one first."""
+        return await in_thread(self._segments, surface)
+
+    def _segments(self, surface: str) -> list[SegmentView]:
+        self._registry.refresh()
+        served, pages, clicks, used = self._registry.served(surface), Counter[str](), Counter[str](), Counter[str]()
+        for learner in self._store.learners(served.surface.id):
+            one = served.by_learner_id.get(learner.id)
+            used_here = one.used_at if one is not None else 0
+            used[learner.segment] = max(used[learner.segment], learner.used_at, used_here)
+            counts = None if one is None else self._counts(served, one)
+            if counts is not None:
+                pages[learner.segment] += counts.rounds
+                clicks[learner.segment] += round(counts.clicked.sum())
+        settings, starts = served.surface.settings, served.surface.baseline_starts
+        return [
+            {
+                "name": name,
+                "pages": pages[name],
+                "clicks": clicks[name],
+                "used_at": at or None,
+                "expires_at": expiry_of(settings, at, clicks[name] > 0 or name in starts) if name and at else None,
+            }
+            for name, at in sorted(used.items())
+        ]
+
+    # Reports
+
+    async def report(
+        self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
+    ) -> ReportView:
+        """Returns the report on a time range; the last day by default, all segments together if ``segment`` is None."""
+        now = self._clock()
+        since, until = since if since is not None else now - DAY, until or now
+        if since >= until:
+            raise Invalid("since must be before until", "/since")
+        report = await in_thread(self._report, surface, segment, since, until, now)
+        report["warnings"] += self._warnings()
+        return report
+
+    def _report(self, surface: str, segment: str | None, since: int, until: int, now: int) -> ReportView:
+        served = self._with_segment(surface, segment)
+        names = sorted(served.segments()) if segment is None else [segment]
+        id, endings = served.surface.id, self._store.endings(served.surface.id, now - DAY, now)
+        void, not_counted = self._store.discarded(id, now - DAY, now)
+        ends: FeedbackEnds = {
+            "since": now - DAY,
+            "pages": endings[0],
+            "by_deadline": endings[1],
+            "unconfirmed": endings[2],
+            "unconfirmed_with_clicks": endings[3],
+            "void": void,
+            "not_counted": not_counted,
+        }
+        notice = feedback_notice(served.surface.settings.feedback, endings)
+        state = self._surface_state(served, names, now)._replace(
+            warnings=_surface_warnings(served) + ([notice] if notice else []),
+            outstanding=self._store.outstanding(id),
+            settled=self._store.last_numbers().get(id, 0),
+            feedback=ends,
+        )
+        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self.cache)
+
+    async def headline(self, surface: str) -> Headline:
+        """Returns pages, clicks per page and uplift of the last day and of the recent window; reads no events.
+
+        What was learned is that of the segments in use here: a list of many surfaces must not load all states.
+        """
+        return await in_thread(self._headline, surface)
+
+    def _headline(self, surface: str) -> Headline:
+        served, now = self._registry.served(surface), self._clock()
+        used = {one.learner.segment for one in list(served.by_learner_id.values()) if one.lists is not None}
+        state = self._surface_state(served, used, now)
+        return reports.headline(self._store, state, now, self.cache)
+
+    def _surface_state(self, served: Served, names: Collection[str], now: int) -> SurfaceState:
+        segments = {name: self._segment_state(served, name, now) for name in names}
+        known = {name: state for name, state in segments.items() if state is not None}
+        surface = served.surface
+        return SurfaceState(surface, sorted(served.segments()), known, self._duplicates(surface.id))
+
+    def _segment_state(self, served: Served, segment: str, now: int) -> SegmentState | None:
+        """Returns the state of the first policy for a segment, with the counts of all; None if there is none."""
+        first = served.learner(segment, served.surface.first_arm)
+        counts = None if first is None else self._counts(served, first)
+        if first is None or counts is None:
+            return None
+        drawn = drawn_from(served, first, now)
+        known = [one for one in list(served.by_learner_id.values()) if one.learner.segment == segment]
+        others = [read for one in known if one is not first and (read := self._counts(served, one)) is not None]
+        shown = counts.shown + sum(other.shown for other in others)
+        clicked = counts.clicked + sum(other.clicked for other in others)
+        cells = np.ix_(drawn.items, drawn.free)
+        return SegmentState(
+            rounds=counts.rounds,
+            shown=shown,
+            clicked=clicked,
+            items=tuple(served.surface.items[index].name for index in drawn.items),
+            rates=shrunk_rates(shown[cells], clicked[cells]),
+            marginals=drawn.x,
+            policy_id=drawn.id,
+            made_at=drawn.made_at,
+            other_rounds=sum(other.rounds for other in others),
+        )
+
+    def _counts(self, served: Served, one: ServedLearner) -> Counts | None:
+        """Returns the counts of a learner; None if its policy cannot learn the log."""
+        try:
+            return None if served.fault else read_counts(served, one, self._registry)
+        except BrokenSurface:
+            return None
+
+
+def _surface_warnings(served: Served) -> list[str]:
+    surface, warnings = served.surface, []
+    if reason := exposure_problem(surface):
+        warnings.append(f"{reason}; lists are uniform now, and nothing that was learned is used")
+    if surface.settings.holdout == 0.0 and not surface.settings.arms:
+        warnings.append("without a holdout the uplift cannot be measured; a holdout of 0.05 is a good start")
+    faults = {one.fault for one in list(served.by_learner_id.values()) if one.fault} | {served.fault} - {""}
+    return warnings + [
+        f"the page's own order is shown, because the policy cannot be computed: {f}" for f in faults if f
+    ]
+
+
+# Events
 
 
 class RewardField(TypedDict, total=False):
@@ -22,55 +354,15 @@ class RewardField(TypedDict, total=False):
     reward: float
 
 
-def state_view(
-    surface: Surface, name: str, segment: ServedSegment, counters: SegmentCounters, now: int, limit: int
-) -> StateView:
-    """Returns the counters of a segment and the probabilities that are served.
-
-    If there are more items than ``limit``, those that are shown with the largest probability are returned.
-    """
-    policy, known = segment.unconstrained.learner, segment.counters
-    served_rows = most_shown_rows(policy.marginals, limit)
-    exposure = np.zeros((len(surface.items), 1))
-    exposure[[item.index for item in policy.eligible], 0] = policy.marginals.sum(axis=1)
-    rows = most_shown_rows(exposure, limit)
-    return {
-        "surface": surface.name,
-        "segment": name,
-        "items": [surface.items[row].name for row in rows],
-        "items_total": len(surface.items),
-        "states": [surface.items[row].state for row in rows],
-        "rounds": counters.rounds,
-        "loss": (counters.loss[rows] / LOSS_UNIT).tolist(),
-        "shown": counters.shown[rows].tolist(),
-        "clicked": counters.clicked[rows].tolist(),
-        "marginals": {
-            "items": [policy.eligible[row].name for row in served_rows],
-            "x": policy.marginals[served_rows].tolist(),
-        },
-        "policy_id": policy.id,
-        "policy_age_seconds": max(0.0, (now - segment.made_at) / 1000.0),
-        "entropy": policy.entropy,
-        "revision": counters.revision,
-        "changed_at": _time_of(known.changed_at),
-        "leader_alone_since": _time_of(known.alone_since),
-        "leader_alone_until_rounds": known.wake or None,
-        "baseline_share": known.baseline_share(surface.settings),
-    }
-
-
-def _time_of(second: int | None) -> str | None:
-    return None if second is None else rfc3339(1000 * second)
-
-
-def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventView:
-    """Returns one decision and its outcome; ``policy`` is the stored policy that drew it, if it is still stored."""
+def event_view(event: Event, surface: Surface) -> EventView:
+    """Returns one decision and its outcome."""
+    listed = event.listed
     return {
         "event_id": event.id.hex(),
         "surface": surface.name,
         "segment": event.segment,
         "arm": event.arm,
-        "policy_id": event.policy_id,
+        "policy_id": listed.policy_id,
         "created_at": rfc3339(event.created_at),
         "expires_at": rfc3339(event.expires_at),
         "late_until": rfc3339(event.late_until),
@@ -79,20 +371,22 @@ def event_view(event: Event, surface: Surface, policy: bytes | None) -> EventVie
                 "slot": slot,
                 "item": surface.items[item].name,
                 "p": p,
-                "learn": bool(event.learn >> slot & 1),
-                "pinned": bool(event.pinned >> slot & 1),
-                "clicked": bool(event.clicks >> slot & 1),
+                "learn": bool(listed.learn >> slot & 1),
+                "pinned": bool(listed.pinned >> slot & 1),
+                "clicked": bool((event.clicks | event.late) >> slot & 1),
                 "late": bool(event.late >> slot & 1),
                 **_reward(event, surface, slot),
             }
-            for slot, (item, p) in enumerate(zip(event.items, event.p))
+            for slot, (item, p) in enumerate(zip(listed.items, listed.p))
         ],
-        "absent": _absent_items(event, surface),
-        "settled": event.settled_at is not None,
+        "absent": [surface.items[index].name for index in listed.absent],
+        "settled": event.number is not None,
         "settled_at": rfc3339(event.settled_at) if event.settled_at is not None else None,
         "settled_by": event.settled_by,
-        "why": _explanation(event, policy),
-        "policy": msgspec.msgpack.decode(policy) if policy else None,
+        "shown": event.shown,
+        "number": event.number,
+        "learned": is_learned(event),
+        "why": _explanation(event),
     }
 
 
@@ -103,18 +397,18 @@ def _reward(event: Event, surface: Surface, slot: int) -> RewardField:
     return {"reward": event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0}
 
 
-def _absent_items(event: Event, surface: Surface) -> list[str]:
-    """Returns the items that existed at the time of the event but could not be shown at its learned slots."""
-    absent, present = event.eligibility.absent, set(event.eligibility.present)
-    if present:
-        absent = tuple(i.index for i in surface.items if i.index not in present and i.added_at <= event.created_at)
-    return [surface.items[index].name for index in absent if index < len(surface.items)]
+NOT_LEARNED: Mapping[str, str] = {
+    "unconfirmed": "it is not learned from, because nothing has confirmed that the page was shown",
+    "void": "it is not learned from, because the page was not shown",
+}
 
 
-def _explanation(event: Event, policy: bytes | None) -> str:
+def _explanation(event: Event) -> str:
     if event.arm == BASELINE_ARM:
         return "this visitor was in the holdout and saw the baseline order"
-    rounds = f" after {msgspec.msgpack.decode(policy)['rounds']} rounds" if policy else ""
-    pinned = "; the request pinned some slots" if event.pinned else ""
+    pinned = "; the request pinned some slots" if event.listed.pinned else ""
     learner = "the learner" if event.arm == LEARNER_ARM else f"arm {event.arm!r}"
-    return f"drawn with the probabilities p of {learner}{rounds}{pinned}"
+    reason = NOT_LEARNED.get(event.settled_by, "")
+    if not reason and not event.counted:
+        reason = "it is not learned from, because there were too many pages of this visitor or address"
+    return f"drawn with the probabilities p of {learner}{pinned}" + (f"; {reason}" if reason else "")

@@ -1,4 +1,4 @@
-"""API keys: authentication, roles, and creating, listing and revoking keys.
+"""API keys: authentication, roles, and creating, listing and revoking keys, also over HTTP.
 
 A key is ``bw_<id>_<secret>``. The store holds only the SHA-256 of the secret. A slow hash would not be safer: it
 protects passwords that people choose, while this secret is 256 random bits, and every request pays for the hash.
@@ -14,15 +14,19 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Scope
 
-from ..model import ServiceError, Unavailable
-from ..schemas import Role
-from ..stores.base import Store, StoreError
-from .problems import Problem
-from .request_body import header
+from ..config import Limits
+from ..model import Invalid, ServiceError, Unavailable, Unknown
+from ..schemas import KeyRequest, KeyView, NewKey, Role, rfc3339
+from ..stores import Store, StoreError
+from .body import decode, header, media_type, read_body
+from .problems import Problem, json_response
 
-__all__ = ["ROLES", "Keyring", "create_key", "list_keys", "revoke_key"]
+__all__ = ["ROLES", "KeyEndpoints", "Keyring", "create_key", "list_keys", "revoke_key"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 REFRESH_SECONDS = 1.0  # a key that another process has revoked is refused after about so long
@@ -30,6 +34,8 @@ RETRY_SECONDS = 0.5  # between reads of the store for an unknown key
 LOCAL, PUBLIC, COMMAND_LINE = "local", "public", "command line"  # actors without a key
 CHALLENGE = {"www-authenticate": 'Bearer realm="bothworlds"'}
 NO_DIGEST = bytes(32)
+
+_key_request = msgspec.json.Decoder(KeyRequest)
 
 
 class _Key(NamedTuple):
@@ -202,3 +208,49 @@ def revoke_key(store: Store, key_id: str, now: int, actor: str = COMMAND_LINE) -
         raise ValueError(f"there is no key {key_id!r}; 'bothworlds keys list' lists them")
     store.save_key({**key, "revoked_at": key["revoked_at"] or now})
     store.write_audit([{"at": now, "actor": actor, "action": "revoke key", "detail": key_id}])
+
+
+class KeyEndpoints:
+    """Handlers for administrators; the store is called in threads. Changes are durable and in force on return.
+
+    They exist beside the command line because a running service owns its SQLite file: no other process can write to it.
+    """
+
+    def __init__(self, store: Store, keyring: Keyring, limits: Limits) -> None:
+        self._store, self._keyring, self._limits = store, keyring, limits
+
+    async def list_keys(self, request: Request, actor: str) -> Response:
+        stored = await asyncio.to_thread(list_keys, self._store)
+        views = [
+            KeyView(
+                key["id"],
+                key["roles"],
+                key["note"],
+                rfc3339(key["created_at"]),
+                rfc3339(key["revoked_at"]) if key["revoked_at"] else None,
+            )
+            for key in stored
+        ]
+        return json_response({"keys": views})
+
+    async def create_key(self, request: Request, actor: str) -> Response:
+        media_type(request.scope, [b"application/json"])
+        body = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
+        stored = await asyncio.to_thread(list_keys, self._store)
+        if "admin" not in body.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in stored):
+            raise Invalid("the first key must have the role admin: no other role can create keys", "/roles")
+        key = await asyncio.to_thread(create_key, self._store, body.roles, body.note, _now(), actor)
+        await self._keyring.load()
+        return json_response(NewKey(key.split("_")[1], key), 201, {"cache-control": "no-store"})
+
+    async def revoke_key(self, request: Request, actor: str) -> Response:
+        try:
+            await asyncio.to_thread(revoke_key, self._store, request.path_params["key_id"], _now(), actor)
+        except ValueError as error:
+            raise Unknown(str(error)) from error
+        await self._keyring.load()
+        return Response(status_code=204)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -8,9 +8,8 @@ from typing import Any
 
 from ..model import LISTED_ITEMS, MAX_ITEMS_EVER
 from ..schemas import ProblemDetails, json_schemas
-from .media_types import JSON
 from .operations import OPERATIONS, Operation
-from .problems import MEDIA_TYPE
+from .problems import JSON, MEDIA_TYPE
 
 __all__ = ["describe"]
 
@@ -123,7 +122,7 @@ _QUERY: dict[str, dict[str, Any]] = {
     "arm": {"type": "string", "maxLength": 128},
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},
-    "format": {"type": "string", "enum": ["ndjson", "parquet"]},
+    "format": {"type": "string", "enum": ["ndjson"]},
     "visitor": {"type": "string", "minLength": 1, "maxLength": 256},
     "surface": {"type": "string", "minLength": 1, "maxLength": 128},
     "request_id": {"type": "string", "minLength": 1, "maxLength": 256},

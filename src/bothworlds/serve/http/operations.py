@@ -1,4 +1,4 @@
-"""The table of operations: methods, paths, roles, requests and responses.
+"""The table of operations: methods, paths, roles, requests and responses; and their routes.
 
 Routing, authorisation, the metrics' route labels and the OpenAPI document are derived from it. ``app`` maps the name of
 each operation to its handler.
@@ -6,9 +6,17 @@ each operation to its handler.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
+from urllib.parse import unquote_to_bytes
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ..observability.metrics import RANK
 from ..schemas import (
     Alive,
     Answer,
@@ -36,9 +44,26 @@ from ..schemas import (
     SurfaceView,
     WarmStart,
 )
-from .media_types import NDJSON, PARQUET
+from .problems import Problem
 
-__all__ = ["OPERATIONS", "Operation"]
+__all__ = [
+    "API_PATHS",
+    "FEEDBACK",
+    "NDJSON",
+    "OPERATIONS",
+    "ROUTE",
+    "Handler",
+    "Operation",
+    "api_routes",
+    "not_found",
+    "page_route",
+    "ranked_surface",
+]
+
+NDJSON = "application/x-ndjson"
+ROUTE = "bothworlds.route"  # in a scope: the path of the operation, for log and metrics
+FEEDBACK = "/v1/feedback"
+RANK_PREFIX, RANK_SUFFIX = "/v1/surfaces/", "/rank"
 
 SURFACE = "/v1/surfaces/{surface}"
 ITEM = SURFACE + "/items/{item}"
@@ -140,7 +165,7 @@ OPERATIONS = (
         "DELETE", SURFACE + "/segments/{segment}", "delete_segment", "admin", "Delete a segment", {204: None}
     ),
     Operation(
-        "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from a click model or the baseline", {204: None},
+        "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from the baseline", {204: None},
         BODY_ERRORS, WarmStart,
     ),
     Operation(
@@ -157,12 +182,11 @@ OPERATIONS = (
     ),
     Operation(
         "GET", SURFACE + "/export", "export", "admin", "Export the log, one row per list and slot",
-        {200: (NDJSON, PARQUET)}, (406, 422),
-        query={"format": "ndjson or parquet; without it, the Accept header decides"},
+        {200: (NDJSON,)}, (406, 422), query={"format": "ndjson"},
     ),
     Operation(
         "POST", SURFACE + "/import", "import_log", "admin", "Import a log and learn from it", {200: Imported},
-        BODY_ERRORS, (NDJSON, PARQUET),
+        BODY_ERRORS, (NDJSON,),
     ),
     Operation("GET", "/v1/keys", "list_keys", "admin", "List all keys", {200: Keys}),
     Operation("POST", "/v1/keys", "create_key", "admin", "Create a key", {201: NewKey}, BODY_ERRORS, KeyRequest),
@@ -176,3 +200,78 @@ OPERATIONS = (
     Operation("GET", "/metrics", "metrics", "read", "Metrics for Prometheus", {200: ("text/plain",)}),
     Operation("GET", "/openapi.json", "openapi", None, "This document", {200: Answer}),
 )  # fmt: skip
+
+Handler = Callable[[Request, str], Awaitable[Response]]  # called with the request and the actor
+Authorise = Callable[[Scope, Role], Awaitable[str]]  # returns the actor, or raises
+API_PATHS = frozenset(operation.path for operation in OPERATIONS if "{" not in operation.path)
+
+
+class PathEndpoint:
+    """The ASGI application of one path, for all of its methods.
+
+    Authorises the request by the role of its operation, then calls the handler of that name. Raises a 405 for other
+    methods, and whatever ``authorise`` and the handler raise.
+    """
+
+    def __init__(self, operations: list[Operation], handlers: Mapping[str, Handler], authorise: Authorise) -> None:
+        self._operations = {operation.method: operation for operation in operations}
+        self._handlers, self._authorise = handlers, authorise
+        self._route = operations[0].path
+        methods = {*self._operations, "OPTIONS"} | ({"HEAD"} if "GET" in self._operations else set())
+        self._allow = {"allow": ", ".join(sorted(methods))}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ROUTE] = self._route
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        operation = self._operations.get(method)
+        if operation is not None:
+            scope["path_params"] = {name: _percent_decoded(part) for name, part in scope["path_params"].items()}
+            actor = await self._authorise(scope, operation.role) if operation.role is not None else ""
+            response = await self._handlers[operation.name](Request(scope, receive), actor)
+        elif method == "OPTIONS":
+            response = Response(status_code=204, headers=self._allow)
+        else:
+            raise Problem(405, f"this path takes {self._allow['allow']}", headers=self._allow)
+        await response(scope, receive, send)
+
+
+def api_routes(handlers: Mapping[str, Handler], authorise: Authorise) -> list[Route]:
+    """Return one route for every path of ``OPERATIONS``; ``handlers`` maps names of operations to their handlers."""
+    paths = dict.fromkeys(operation.path for operation in OPERATIONS)
+    grouped = {path: [operation for operation in OPERATIONS if operation.path == path] for path in paths}
+    return [Route(path, PathEndpoint(operations, handlers, authorise)) for path, operations in grouped.items()]
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> NoReturn:
+    """The ASGI application of all paths that have no route: raises a 404."""
+    raise Problem(404, "there is nothing at this path; /openapi.json lists all paths")
+
+
+def page_route(path: str) -> str:
+    """Return the route of a path that pages call, which is rank or feedback; empty for any other path.
+
+    >>> page_route("/v1/surfaces/home/rank")
+    '/v1/surfaces/{surface}/rank'
+    >>> page_route("/v1/surfaces/home/report")
+    ''
+    """
+    if path == FEEDBACK:
+        return FEEDBACK
+    return RANK if path.endswith(RANK_SUFFIX) and path.startswith(RANK_PREFIX) and path.count("/") == 4 else ""
+
+
+def ranked_surface(path: str) -> str:
+    """Return the surface that a path of the route of rank names."""
+    return _percent_decoded(path[len(RANK_PREFIX) : -len(RANK_SUFFIX)])
+
+
+def _percent_decoded(part: str | bytes) -> str:
+    """Decode a segment of a path; an encoded slash is part of the name.
+
+    >>> _percent_decoded("menu%2Fleft")
+    'menu/left'
+    """
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise Problem(404, "names in a path are percent-encoded UTF-8") from None

@@ -1,20 +1,35 @@
-"""Error responses: problem details for HTTP (RFC 9457)."""
+"""Responses: JSON, and errors as problem details for HTTP (RFC 9457)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Send
 
 from ..model import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown
-from ..stores.base import StoreError, VersionConflict
+from ..observability.logs import logger, warn_throttled
+from ..stores import StoreError, VersionConflict
 from ..validation import decoding_fault, lowered
 
-__all__ = ["MEDIA_TYPE", "Problem", "decoding_problem", "problem_of"]
+__all__ = [
+    "JSON",
+    "MEDIA_TYPE",
+    "Problem",
+    "decoding_problem",
+    "json_response",
+    "logged_problem",
+    "problem_of",
+    "send_json",
+    "send_problem",
+]
 
-MEDIA_TYPE = "application/problem+json"
+JSON, MEDIA_TYPE = "application/json", "application/problem+json"
 RETRY_SECONDS = "1"
 # Without the reason, which may name the host of the store: it is in the log.
 STORE_UNAVAILABLE = "the store cannot be read or written to now; send it again"
@@ -45,6 +60,7 @@ TITLES = {
     500: "A fault in the service",
     503: "Not available now",
 }
+STARLETTE_DETAIL = {404: "there is nothing at this path", 405: "this path does not take this method"}
 
 
 class Problem(Exception):
@@ -111,3 +127,47 @@ def decoding_problem(error: Exception) -> Problem:
         return Problem(400, f"the body cannot be read as JSON: {lowered(str(error))}")
     detail, pointer = decoding_fault(error)
     return Problem(422, f"the body is not as expected: {detail}", errors=[{"pointer": pointer, "detail": detail}])
+
+
+def logged_problem(error: Exception, route: str) -> Problem:
+    """Convert an exception to a problem.
+
+    An unexpected one (500) is logged with its traceback. An unavailable store (503) is logged too, at most once a
+    second: the response does not contain the reason, which may name the host of the store.
+    """
+    if isinstance(error, HTTPException):
+        return Problem(error.status_code, STARLETTE_DETAIL.get(error.status_code, error.detail), headers=error.headers)
+    problem = problem_of(error)
+    if problem.status == 500:
+        logger.error("fault", route=route, exc_info=error)
+    elif problem.status == 503 and problem is not error:
+        warn_throttled("unavailable", route=route, detail=str(error))
+    return problem
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON response; structs and NumPy numbers and arrays are serialised too."""
+    body = msgspec.json.encode(content, enc_hook=_serialisable)
+    return Response(body, status, headers, media_type=JSON)
+
+
+def _serialisable(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # NumPy
+        return value.tolist()
+    raise NotImplementedError(f"{type(value).__name__} cannot be written as JSON")
+
+
+async def send_json(send: Send, body: bytes) -> None:
+    """Send a successful response; faster than by ``json_response``."""
+    head = [(b"content-type", JSON.encode()), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_problem(send: Send, problem: Problem) -> None:
+    """Send a problem with its headers."""
+    body = problem.body()
+    headers = {**problem.headers, "content-type": MEDIA_TYPE, "content-length": str(len(body))}
+    head = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import ipaddress
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 from starlette.types import Receive, Scope
@@ -13,18 +16,23 @@ from ..config import Config
 from ..engine_protocol import EngineProtocol
 from ..model import TooMany
 from ..observability.metrics import Metrics
-from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, rfc3339
-from .auth import Keyring
+from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role, rfc3339
+from .auth import PUBLIC, Keyring
+from .body import check_count, decode, media_type, read_body
+from .origins import address_of
 from .problems import Problem, decoding_problem
-from .request_body import check_count, decode, media_type, read_body
 
-__all__ = ["RankFeedbackEndpoints", "Reply"]
+__all__ = ["PageLimit", "RankFeedbackEndpoints", "RateLimit"]
 
 JSON = (b"application/json",)
 # navigator.sendBeacon, which also works while a page is closed, can send only text without a CORS preflight. Tokens
 # protect feedback from forgery.
 JSON_OR_TEXT = (b"application/json", b"text/plain")
 MAX_ECHOED_ID = 64
+BURST_SECONDS = 20.0
+MAX_ADDRESSES = 100_000
+MAX_CALLERS = 1_000_000  # addresses and visitors of a day
+DAY_SECONDS = 86_400
 
 _rank_request = msgspec.json.Decoder(RankRequest)
 _feedback_batch = msgspec.json.Decoder(FeedbackBatch)
@@ -32,30 +40,85 @@ _any_json = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 
 
-class Reply(NamedTuple):
-    """A response that has not been sent yet."""
+class RateLimit:
+    """Bounds the requests from each address: ``per_second`` in the long run, ``BURST_SECONDS`` of them at once.
 
-    status: int
-    body: bytes
-    request_bytes: int
+    A token bucket, kept as the time at which it is full again. Buckets that are full are forgotten.
+    """
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._clock = per_second, clock
+        self._recent: dict[str, float] = {}  # by address: when its bucket is full
+        self._earlier: dict[str, float] = {}
+        self._rotated_at = clock()
+
+    def check(self, scope: Scope) -> None:
+        """Count a request; raise a 429 if its address has sent too many. An IPv6 address counts with its /64."""
+        now = self._clock()
+        if now - self._rotated_at > BURST_SECONDS or len(self._recent) >= MAX_ADDRESSES:
+            self._recent, self._earlier, self._rotated_at = {}, self._recent, now
+        address = _address(scope)
+        full_at = max(now, self._recent.get(address) or self._earlier.get(address, 0.0)) + 1 / self._per_second
+        wait = full_at - now - BURST_SECONDS
+        if wait > 0:
+            detail = f"too many requests without a key from this address: {self._per_second:g} a second are allowed"
+            raise Problem(429, detail, headers={"retry-after": str(math.ceil(wait))})
+        self._recent[address] = full_at
+
+
+class PageLimit:
+    """Which pages without a key are counted: ``a_day`` (UTC) of each address, and of each visitor, on a surface."""
+
+    def __init__(self, a_day: int, clock: Callable[[], float] = time.time) -> None:
+        self._a_day, self._clock = a_day, clock
+        self._day, self._pages = 0, Counter[tuple[str, str]]()
+
+    def counts(self, scope: Scope, surface: str, visitor: str) -> bool:
+        """Count a page; return whether it may be learned from and compared."""
+        day = int(self._clock() // DAY_SECONDS)
+        if day != self._day or len(self._pages) >= MAX_CALLERS:
+            self._day, self._pages = day, Counter()
+        callers = [(surface, caller) for caller in (_address(scope), f"visitor {visitor}" * bool(visitor)) if caller]
+        self._pages.update(callers)
+        return all(self._pages[caller] <= self._a_day for caller in callers)
+
+
+def _address(scope: Scope) -> str:
+    """Return the address or network that a request comes from; empty if a proxy does not say it."""
+    try:
+        address = address_of(scope["client"][0])
+    except (TypeError, ValueError):
+        return ""
+    return str(address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False))
 
 
 class RankFeedbackEndpoints:
-    """Rank and feedback; each method authorises, validates and answers one request.
+    """Rank and feedback; each method authorises and validates one request and returns the body of its response.
 
-    Both raise ``Problem`` or ``ServiceError``, with 429 if the engine is overloaded.
+    Both raise ``Problem`` or ``ServiceError``, with 429 if the engine is overloaded or the caller over the rate limit.
     """
 
     def __init__(self, engine: EngineProtocol, keyring: Keyring, config: Config, metrics: Metrics) -> None:
         self._engine, self._keyring, self._config, self._metrics = engine, keyring, config, metrics
+        self._rate_limit = RateLimit(config.public_rate) if config.public_rate else None
+        self._page_limit = PageLimit(config.public_pages_a_day) if config.public_pages_a_day else None
 
-    async def rank(self, scope: Scope, receive: Receive, surface: str) -> Reply:
-        """Answer with the list for a page view."""
-        client = await self._keyring.actor(scope, "serve", public=self._config.public_rank)
+    async def _actor(self, scope: Scope, role: Role, public: bool) -> str:
+        actor = await self._keyring.actor(scope, role, public=public)
+        if actor == PUBLIC and self._rate_limit is not None:
+            self._rate_limit.check(scope)
+        return actor
+
+    async def rank(self, scope: Scope, receive: Receive, surface: str) -> bytes:
+        """Return the list for a page view."""
+        client = await self._actor(scope, "serve", self._config.public_rank)
         media_type(scope, JSON)
         body = await read_body(scope, receive, self._config.limits)
         request = decode(body, _rank_request)
         pins = _by_slot(request.pins) if request.pins else {}
+        counted = True
+        if client == PUBLIC and self._page_limit is not None:
+            counted = self._page_limit.counts(scope, surface, request.visitor)
         try:
             ranked = await self._engine.rank(
                 surface,
@@ -65,6 +128,7 @@ class RankFeedbackEndpoints:
                 pins=pins,
                 client=client,
                 visitor=request.visitor,
+                counted=counted,
             )
         except TooMany as error:
             raise Problem(429, str(error)) from error
@@ -80,16 +144,16 @@ class RankFeedbackEndpoints:
         }
         if request.exclude:
             answer |= self._unknown(surface, request.exclude)
-        return Reply(200, _encode(answer), len(body))
+        return _encode(answer)
 
     def _unknown(self, surface: str, exclude: Sequence[str]) -> dict[str, list[str]]:
         known = {item.name for item in self._engine.surface(surface).items}
         unknown = [name for name in exclude if name not in known]
         return {"unknown_items": unknown} if unknown else {}
 
-    async def feedback(self, scope: Scope, receive: Receive) -> Reply:
-        """Answer with one result per event; accepted events are durable. An invalid event is rejected by itself."""
-        await self._keyring.actor(scope, "ingest", public=self._config.public_feedback)
+    async def feedback(self, scope: Scope, receive: Receive) -> bytes:
+        """Return one result per event; accepted events are durable. An invalid event is rejected by itself."""
+        await self._actor(scope, "ingest", self._config.public_feedback)
         media_type(scope, JSON_OR_TEXT)
         body = await read_body(scope, receive, self._config.limits)
         events = self._decode_batch(body)
@@ -97,7 +161,7 @@ class RankFeedbackEndpoints:
         engine_results = iter(await self._pass_on(valid) if valid else ())
         results = [next(engine_results) if isinstance(event, FeedbackEvent) else event for event in events]
         self._metrics.count_feedback(results)
-        return Reply(200, _encode(FeedbackResults(results)), len(body))
+        return _encode(FeedbackResults(results))
 
     async def _pass_on(self, events: list[FeedbackEvent]) -> list[Accepted]:
         try:
@@ -110,7 +174,7 @@ class RankFeedbackEndpoints:
         try:
             events = _feedback_batch.decode(body).events
             check_count(len(events), self._config.limits.batch, "events", "/events")
-            return _without_repeated_slots(body, events) if any(event.rewards for event in events) else events
+            return events
         except msgspec.ValidationError as error:
             return self._decode_one_by_one(body, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -121,31 +185,7 @@ class RankFeedbackEndpoints:
         if not isinstance(batch, dict) or batch.keys() != {"events"} or not isinstance(batch["events"], list):
             raise decoding_problem(error)
         check_count(len(batch["events"]), self._config.limits.batch, "events", "/events")
-        return _without_repeated_slots(body, [_decode_event(event) for event in batch["events"]])
-
-
-class _RawEvents(msgspec.Struct):
-    events: list[msgspec.Raw]
-
-
-class _RawRewards(msgspec.Struct):
-    rewards: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_raw_events = msgspec.json.Decoder(_RawEvents)
-_raw_rewards = msgspec.json.Decoder(_RawRewards)
-
-
-def _without_repeated_slots(body: bytes, events: Sequence[FeedbackEvent | Accepted]) -> list[FeedbackEvent | Accepted]:
-    """Return the events of a batch; one whose rewards name a slot twice, which JSON allows, becomes a rejection."""
-    checked = list(events)
-    for k, raw in enumerate(_raw_events.decode(body).events):
-        event = checked[k]
-        if isinstance(event, FeedbackEvent) and event.rewards:
-            pairs = json.loads(bytes(_raw_rewards.decode(raw).rewards), object_pairs_hook=list)
-            if len(pairs) > len(event.rewards):
-                checked[k] = Accepted(event.event_id, "rejected", "rewards must not name a slot twice")
-    return checked
+        return [_decode_event(event) for event in batch["events"]]
 
 
 def _decode_event(content: Any) -> FeedbackEvent | Accepted:

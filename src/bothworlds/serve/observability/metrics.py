@@ -23,7 +23,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from ..schemas import Accepted
-from .telemetry import NO_TELEMETRY, Telemetry
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -38,8 +37,6 @@ GAUGES = (
     ("solver_seconds", "How long the last policy took to solve.", "livemax"),
     ("open_events", "Lists shown and not settled yet.", "livemax"),
     ("changes_detected", "Changes of visitors that policies have detected since the start.", "livesum"),
-    ("leader_takeovers", "How often the leader of a policy has taken over since the start.", "livesum"),
-    ("leaders_alone", "Segments in which the leader of the policy plays alone.", "livemax"),
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
     ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
     ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),
@@ -52,12 +49,9 @@ GAUGES = (
 
 
 class Metrics:
-    """The metrics of one process, also sent to ``telemetry``. With several workers, ``exposition`` reads files; no
-    other method blocks.
-    """
+    """The metrics of one process. With several workers, ``exposition`` reads files; no other method blocks."""
 
-    def __init__(self, telemetry: Telemetry = NO_TELEMETRY) -> None:
-        self.telemetry = telemetry
+    def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # they would double the number of series
         self._registry = registry = CollectorRegistry()
         self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
@@ -68,14 +62,6 @@ class Metrics:
             "bothworlds_request_seconds", "Time to answer.", ["route"], buckets=BUCKETS, registry=registry
         )
         self._feedback = Counter("bothworlds_feedback", "Feedback by result.", ["status"], registry=registry)
-        self._refused = Counter(
-            "bothworlds_connections_refused", "Connections closed over a limit.", ["reason"], registry=registry
-        )
-        self._exhausted = Counter(
-            "bothworlds_descriptors_exhausted",
-            "Checks, one a second, that found no free file descriptor.",
-            registry=registry,
-        )
         self._gauges = {
             name: Gauge(f"bothworlds_{name}", description, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
             for name, description, mode in GAUGES
@@ -93,7 +79,6 @@ class Metrics:
             self._rank_seconds.append(seconds)
         child[0].inc()
         child[1].observe(seconds)
-        self.telemetry.record_request(method, route, status, seconds)
 
     def count_feedback(self, results: Iterable[Accepted]) -> None:
         """Count feedback by the status of its result."""
@@ -102,29 +87,15 @@ class Metrics:
             counts[result.status] = counts.get(result.status, 0) + 1
         for status, count in counts.items():
             self._feedback.labels(status).inc(count)
-        self.telemetry.record_feedback(counts)
-
-    def count_refused_connection(self, reason: str) -> None:
-        """Count a connection that was closed because of a limit, by reason."""
-        self._refused.labels(reason).inc()
-
-    def count_exhausted_descriptors(self) -> None:
-        """Count a check that found no free file descriptor."""
-        self._exhausted.inc()
 
     def set_health(self, health: Mapping[str, Any]) -> None:
         """Set the gauges from ``Engine.health``; a field in milliseconds sets the gauge in seconds."""
-        values = {}
         for name, gauge in self._gauges.items():
             value, milliseconds = health.get(name), health.get(name.replace("_seconds", "_ms"))
             if isinstance(value, int | float):
-                values[name] = float(value)
+                gauge.set(value)
             elif isinstance(milliseconds, int | float):
-                values[name] = milliseconds / 1000
-            else:
-                continue
-            gauge.set(values[name])
-        self.telemetry.record_health(values)
+                gauge.set(milliseconds / 1000)
 
     def latency(self) -> dict[str, float | None]:
         """Return the median and the 99th percentile latency of the latest 1000 rank requests; None before the first."""

@@ -35,6 +35,7 @@ ENVIRONMENT = {
     "BOTHWORLDS_REQUEST_LOG": "false",
     "BOTHWORLDS_PUBLIC_RANK": "true",
     "BOTHWORLDS_PUBLIC_FEEDBACK": "true",
+    "BOTHWORLDS_PUBLIC_RATE": "0",
 }
 NO_FEEDBACK = 0.02  # share of visitors without a click that send no feedback, so that lists settle by their deadline
 SENT_TWICE = 0.01  # share of feedback that is sent twice, as real clients do after a timeout

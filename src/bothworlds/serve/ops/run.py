@@ -1,4 +1,4 @@
-"""Running one process of the service: checks, sockets, assembly, and the Uvicorn server."""
+"""Running one process of the service: checks, assembly, signals, start and stop."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ import ipaddress
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple, cast
-
-import uvicorn
+from typing import NamedTuple
 
 from ..config import Config
 from ..dashboard.routes import routes
 from ..http.app import Service
-from ..http.connection import Connection
 from ..http.operations import OPERATIONS
+from ..http.server import listening
 from ..observability.logs import set_up_logs
 from ..observability.metrics import Metrics
-from ..observability.telemetry import open_telemetry
-from ..stores.base import Store
-from ..stores.factory import open_store
+from ..stores import Store, open_store
 
-__all__ = ["Announce", "OpenService", "listen", "open_service", "run"]
+__all__ = ["BEAT_SECONDS", "Announce", "OpenService", "open_service", "run"]
 
-BACKLOG = 2048
 SLOW_START_SECONDS = 4.0
+BEAT_SECONDS = 0.5
 # Seconds after which a thread that waits for the interpreter lock requests it. By default, requests would wait 5 ms for
 # each of the threads that write and refresh.
 SWITCH_SECONDS = 0.0005
@@ -38,6 +32,7 @@ COMPILING = "Still starting: the first start of an installation compiles for 15 
 NO_KEYS = "The store has no keys: everyone on this machine may do everything, and no other machine can connect."
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 Announce = Callable[[str], None]  # called with a sentence for the terminal
+Beat = Callable[[], None]
 
 
 class OpenService(NamedTuple):
@@ -49,25 +44,81 @@ class OpenService(NamedTuple):
 
 def run(
     config: Config,
-    listener: socket.socket,
     announce: Announce,
     factory: Callable[[Config, bool], OpenService] | None = None,
+    beat: Beat = lambda: None,
 ) -> None:
-    """Run one process on a socket until SIGTERM or SIGINT; closes the socket and the store.
+    """Run one process on the address and port of ``config`` until SIGTERM or SIGINT; closes the store.
 
-    ``factory`` makes the service; ``open_service`` by default. Raises ValueError if the service cannot start.
+    ``factory`` makes the service; ``open_service`` by default. ``beat`` is called as soon as the service answers, and
+    then every ``BEAT_SECONDS`` for as long as its event loop runs. Raises ValueError if the service cannot start. Must
+    run in the main thread.
     """
     json_log = set_up_logs(config.log)
     sys.setswitchinterval(SWITCH_SECONDS)
-    with contextlib.closing(listener):
-        opened = (factory or open_service)(config, json_log)
+    opened = (factory or open_service)(config, json_log)
+    try:
+        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+            runner.run(_run(opened, config, announce, beat))
+    finally:
+        opened.store.close()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+async def _run(opened: OpenService, config: Config, announce: Announce, beat: Beat) -> None:
+    service = opened.service
+    with _signals() as stopped:
+        await _start(service, announce)
+        beating = None
         try:
-            server = _Server(
-                opened.service, config, announce, lambda: _announce_started(announce, config, listener, opened)
-            )
-            server.run(sockets=[listener])
+            async with listening(service, config) as serving:
+                _freeze_garbage_collector()
+                _announce_started(announce, config, service)
+                beating = asyncio.create_task(_beat(beat))
+                stopping = asyncio.create_task(stopped.wait())
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not stopping.done():
+                    raise RuntimeError("the HTTP server has failed")
         finally:
-            opened.store.close()
+            await service.stop()
+            if beating is not None:
+                beating.cancel()
+
+
+async def _start(service: Service, announce: Announce) -> None:
+    slow_start = asyncio.get_running_loop().call_later(SLOW_START_SECONDS, announce, COMPILING)
+    try:
+        await service.start()
+    except Exception as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    finally:
+        slow_start.cancel()
+
+
+async def _beat(beat: Beat) -> None:
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[asyncio.Event]:
+    """Yield an event that SIGTERM and SIGINT set."""
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = [signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopped.set)) for number in numbers]
+    try:
+        yield stopped
+    finally:
+        for number, handler in zip(numbers, previous, strict=True):
+            signal.signal(number, handler)
 
 
 def open_service(config: Config, json_log: bool) -> OpenService:
@@ -81,14 +132,8 @@ def open_service(config: Config, json_log: bool) -> OpenService:
     try:
         keyed = check_host(config, bool(store.keys()))
         shared = is_postgres(config.store)
-        metrics = Metrics(open_telemetry(config.telemetry))
-        engine = Engine(
-            store,
-            refresh_ms=config.refresh_ms,
-            refresh_events=config.refresh_events,
-            shared=shared,
-            telemetry=metrics.telemetry,
-        )
+        engine = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
+        metrics = Metrics()
         pages = routes(engine, latency=metrics.latency, audit=store.audit, operations=OPERATIONS)
         hosts = () if keyed else loopback_names(config.host)
         service = Service(
@@ -150,44 +195,15 @@ def loopback_names(host: str) -> set[str]:
     return {*LOOPBACK_NAMES, f"[{bare}]" if ":" in bare else bare}
 
 
-def listen(config: Config, *, shared: bool = False) -> socket.socket:
-    """Return a bound socket; with ``shared``, other processes can bind the same port (SO_REUSEPORT).
-
-    Raises ValueError if the host is unknown or the port is in use.
-    """
-    host = config.host.strip("[]")
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, UnicodeError):
-        raise ValueError(
-            f"there is no host {config.host!r} to listen on; --host takes an address such as 127.0.0.1"
-        ) from None
-    listener = socket.socket(family, kind)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        reason = (error.strerror or str(error)).lower()
-        raise ValueError(
-            f"cannot listen on {config.host} port {config.port} ({reason}): choose another with --port"
-        ) from None
-    listener.setblocking(False)
-    return listener
-
-
-def address_of(config: Config, listener: socket.socket) -> str:
+def address_of(config: Config) -> str:
     """Return the URL of the service."""
-    host = config.host.strip("[]")
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    return f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
 
 
-def _announce_started(announce: Announce, config: Config, listener: socket.socket, opened: OpenService) -> None:
-    address = address_of(config, listener)
+def _announce_started(announce: Announce, config: Config, service: Service) -> None:
+    address = address_of(config)
     announce(f"bothworlds serves {_without_password(config.store)} at {address}; dashboard: {address}/")
-    if not opened.service.keyring.needed:
+    if not service.keyring.needed:
         announce(NO_KEYS)
 
 
@@ -202,72 +218,3 @@ def _freeze_garbage_collector() -> None:
     """Exclude all that was loaded and compiled from garbage collection: scanning it would delay requests."""
     gc.collect()
     gc.freeze()
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn without its own log, whose stop by a signal is a success and whose failed start is a ValueError."""
-
-    def __init__(self, app: Service, config: Config, announce: Announce, on_started: Callable[[], None]) -> None:
-        loop = "asyncio" if sys.platform == "win32" else "uvloop"
-        connection = partial(Connection, limits=config.limits, metrics=app.metrics)
-        super().__init__(
-            uvicorn.Config(
-                self._recording_failure(app),
-                loop=loop,
-                http=cast(type[asyncio.Protocol], connection),
-                ws="none",
-                lifespan="on",
-                access_log=False,
-                log_config=None,
-                log_level="critical",
-                backlog=BACKLOG,
-                server_header=False,
-                forwarded_allow_ips=list(config.trusted_proxies),
-                timeout_graceful_shutdown=config.stop_seconds,
-            )
-        )
-        self._announce, self._on_started = announce, on_started
-        self.failure = ""
-
-    def _recording_failure(self, app: Service) -> Any:
-        """Return the application, wrapped to record why it does not start."""
-
-        async def recording(scope: Any, receive: Any, send: Any) -> None:
-            try:
-                await app(scope, receive, send)
-            except Exception as error:
-                if scope["type"] == "lifespan":
-                    self.failure = str(error) or type(error).__name__
-                raise
-
-        return recording
-
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            super().run(sockets)
-        finally:
-            if self.failure:  # Uvicorn would call sys.exit
-                raise ValueError(self.failure)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        slow_start = asyncio.get_running_loop().call_later(SLOW_START_SECONDS, self._announce, COMPILING)
-        try:
-            await super().startup(sockets)
-        finally:
-            slow_start.cancel()
-        if self.started:
-            _freeze_garbage_collector()
-            self._on_started()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT. Uvicorn would raise the signal again at the end, as if the process had failed."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..config import Config
-from .run import Announce, check_workers, listen, run
+from ..http.server import reserve
+from .run import Announce, check_workers, run
 from .supervise import supervise
 
 __all__ = ["serve"]
@@ -16,6 +17,9 @@ def serve(config: Config, announce: Announce) -> None:
     """
     if config.workers > 1:
         check_workers(config)
-        supervise(config, announce)
-    else:
-        run(config, listen(config), announce)
+    reservation, config = reserve(config)
+    with reservation:
+        if config.workers > 1:
+            supervise(config, announce)
+        else:
+            run(config, announce)

@@ -1,4 +1,7 @@
-"""Several workers on one port: each has its own socket, and the system spreads connections over them."""
+"""Several workers on one port: each has its own socket, and the system spreads connections over them.
+
+A worker is replaced if its process dies, or if its event loop gives no sign of life: it is stopped, or blocked.
+"""
 
 from __future__ import annotations
 
@@ -11,40 +14,38 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from ..config import Config
 from ..model import ServiceError
-from ..stores.base import StoreError
-from ..stores.factory import open_store
-from .run import COMPILING, NO_KEYS, Announce, address_of, is_postgres, listen, run
+from ..stores import StoreError, open_store
+from .run import NO_KEYS, Announce, Beat, address_of, is_postgres, run
 
 __all__ = ["supervise"]
 
 RESTART_SECONDS = 1.0
 POLL_SECONDS = 0.2
+HANG_SECONDS = 5.0  # without a beat
 
-
-Work = Callable[[Config, Any], None]  # called in a worker with the settings and an event to set when it serves
+Work = Callable[[Config, Beat], None]  # called in a worker with the settings and what to call as a sign of life
 
 
 def supervise(config: Config, announce: Announce, work: Work | None = None) -> None:
-    """Run ``config.workers`` workers until SIGTERM or SIGINT, and replace those that die; then stop all of them.
+    """Run ``config.workers`` workers until SIGTERM or SIGINT, replacing those that die or hang; then stop all of them.
 
-    ``announce`` is called once all workers serve. ``work`` replaces what a worker runs, for tests. Raises ValueError if
-    a worker cannot start. Must run in the main thread.
+    The port must be reserved (``server.reserve``). ``announce`` is called once all workers serve, and when one hangs.
+    ``work`` replaces what a worker runs, for tests. Raises ValueError if a worker cannot start. Must run in the main
+    thread.
     """
-    with tempfile.TemporaryDirectory(prefix="bothworlds-") as folder, listen(config, shared=True) as reservation:
+    with tempfile.TemporaryDirectory(prefix="bothworlds-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        bound = msgspec.structs.replace(config, port=reservation.getsockname()[1])
-        workers = _WorkerPool(bound, work or _work, folder)
+        workers = _WorkerPool(config, work or _work, folder, announce)
         previous = {number: signal.signal(number, workers.stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            workers.run(lambda: announce_started(announce, bound, address_of(bound, reservation)))
+            workers.run(lambda: announce_started(announce, config, address_of(config)))
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -61,19 +62,23 @@ def announce_started(announce: Announce, config: Config, address: str) -> None:
                 announce(NO_KEYS)
 
 
-def _work(config: Config, ready: Any) -> None:
+def _work(config: Config, beat: Beat) -> None:
     """Run one worker; exits with a message in one line if it cannot start."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the supervisor stops the workers
     try:
-        run(config, listen(config, shared=True), lambda text: None if text is COMPILING else ready.set())
+        run(config, lambda _: None, beat=beat)
     except (ValueError, OSError, ServiceError, StoreError) as error:
         sys.exit(f"bothworlds: {error}")
 
 
-def _start_work(work: Work, config: Config, ready: Any) -> None:
+def _start_work(work: Work, config: Config, beats: Any) -> None:
     """The entry point of a worker process."""
+
+    def beat() -> None:
+        beats.value += 1
+
     threading.Thread(target=_stop_with_supervisor, name="bothworlds watch", daemon=True).start()
-    work(config, ready)
+    work(config, beat)
 
 
 def _stop_with_supervisor() -> None:
@@ -84,16 +89,34 @@ def _stop_with_supervisor() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-class _Worker(NamedTuple):
+@dataclass
+class _Worker:
+    """A worker process, and how many signs of life it has given; the first when it serves."""
+
     process: BaseProcess
-    ready: Any  # an event, set once it serves
+    beats: Any  # a counter in shared memory
+    seen: int = 0  # beats at the last check
+    checks: int = 0  # since the last beat
+
+    @property
+    def serves(self) -> bool:
+        return self.beats.value > 0
+
+    def hangs(self) -> bool:
+        """Return whether a worker that served has given no sign of life for long.
+
+        Checks are counted instead of seconds: after a pause of the whole machine, workers have time to go on.
+        """
+        self.checks = self.checks + 1 if self.beats.value == self.seen else 0
+        self.seen = self.beats.value
+        return self.serves and self.checks * POLL_SECONDS > HANG_SECONDS
 
 
 class _WorkerPool:
-    """The worker processes: starts them, replaces those that die, stops them together."""
+    """The worker processes: starts them, replaces those that die or hang, stops them together."""
 
-    def __init__(self, config: Config, work: Work, folder: str) -> None:
-        self._config, self._work, self._folder = config, work, Path(folder)
+    def __init__(self, config: Config, work: Work, folder: str, announce: Announce) -> None:
+        self._config, self._work, self._folder, self._announce = config, work, Path(folder), announce
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
         self._announced = self._stopping = False
@@ -107,7 +130,7 @@ class _WorkerPool:
         self._workers = [self._start() for _ in range(self._config.workers)]
         try:
             while not self._stopping:
-                if not self._announced and all(worker.ready.is_set() for worker in self._workers):
+                if not self._announced and all(worker.serves for worker in self._workers):
                     on_started()
                     self._announced = True
                 self._workers = [self._alive(worker) for worker in self._workers]
@@ -116,20 +139,25 @@ class _WorkerPool:
             self._stop_all()
 
     def _start(self) -> _Worker:
-        ready = self._context.Event()
-        process = self._context.Process(target=_start_work, args=(self._work, self._config, ready))
+        beats = self._context.RawValue("Q", 0)
+        process = self._context.Process(target=_start_work, args=(self._work, self._config, beats))
         process.start()
-        return _Worker(process, ready)
+        return _Worker(process, beats)
 
     def _alive(self, worker: _Worker) -> _Worker:
-        """Return the worker, or a new one if it has died; waits before the restart if it died before it served."""
-        if worker.process.is_alive() or self._stopping:
+        """Return the worker, or a new one if it has died or hangs; waits if it died before it served."""
+        if self._stopping:
             return worker
+        if worker.process.is_alive():
+            if not worker.hangs():
+                return worker
+            self._announce(f"Worker {worker.process.pid} has not responded for {HANG_SECONDS:g} seconds: replacing it.")
+            _kill(worker.process)
         if not self._announced:
             raise ValueError("a worker could not start; its message is above")
         for file in self._folder.glob(f"gauge_live*_{worker.process.pid}.db"):
             file.unlink(missing_ok=True)  # gauges of the dead process
-        if not worker.ready.is_set():
+        if not worker.serves:
             time.sleep(RESTART_SECONDS)
         return self._start()
 
@@ -140,5 +168,10 @@ class _WorkerPool:
         for worker in self._workers:
             worker.process.join(self._config.stop_seconds + 5)
             if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+                _kill(worker.process)
+
+
+def _kill(process: BaseProcess) -> None:
+    """Kill a process, also one that is stopped, and wait for its end."""
+    process.kill()
+    process.join()

@@ -43,7 +43,7 @@ def exploration_cost(segments: Iterable[SegmentState]) -> float | None:
     return max(0.0, lost) / clicks if clicks and pages >= MIN_PAGES else None  # below 0 by rounding
 
 
-def shrunk_rates(shown: Ints, clicked: Ints) -> Floats:
+def shrunk_rates(shown: Ints | Floats, clicked: Ints | Floats) -> Floats:
     """Return click rates of items at slots, (items, slots), drawn towards the average item of the slot.
 
     Rates of items that were hardly shown at a slot differ by chance, and the best list would be chosen by chance. Rates

@@ -5,36 +5,61 @@ The reports do not import the engine. It passes counters and probabilities, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ...kernels import Floats, Ints
 from ...policies.marginals import entropy_of
 from ..model import Surface
+from ..schemas import FeedbackEnds
 
-__all__ = ["DAY", "HOUR", "MINUTE", "ReportRequest", "SegmentState", "SurfaceState", "bucket_length", "segment_alpha"]
+__all__ = [
+    "DAY",
+    "HOUR",
+    "MINUTE",
+    "ReportRequest",
+    "SegmentState",
+    "Store",
+    "SurfaceState",
+    "bucket_length",
+    "segment_alpha",
+]
 
 MINUTE = 60_000  # milliseconds
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 MAX_BUCKETS = 120  # of a series
 
 
+class Store(Protocol):
+    """The calls of a store that reports make."""
+
+    def get(self, key: str) -> bytes | None: ...
+    def deleted(self, surface_id: int) -> Any: ...
+    def events(self, surface_id: int, since: int, until: int) -> Iterator[Any]: ...
+    def feedback_counts(self, surface_id: int, since: int, until: int, started: int) -> dict[str, tuple[int, int]]: ...
+    def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]: ...
+    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]: ...
+    def visitor_sums(
+        self, surface_id: int, segment: str | None, since: int, until: int
+    ) -> dict[str, dict[int, tuple[int, int, int]]]: ...
+    def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]: ...
+
+
 class SegmentState(NamedTuple):
-    """The counters of one segment, and the policy that it is served with; on a surface with arms, those of the first.
+    """What was counted for one segment, and the policy of it that is served; on a surface with arms, of the first one.
 
     ``shown`` and ``clicked`` are (items of the surface, slots), and those of all arms. ``rates`` and ``marginals`` are
     (``items``, slots that no item is pinned to).
     """
 
     rounds: int
-    shown: Ints
-    clicked: Ints
+    shown: Ints | Floats
+    clicked: Ints | Floats  # sums of rewards, where these are counted
     items: tuple[str, ...]  # the eligible ones
     rates: Floats  # of clicks, of the eligible items at the slots that are not pinned
     marginals: Floats
     policy_id: str
     made_at: int  # when the policy was solved
-    leader_alone: bool = False  # the leader of the policy plays alone
     other_rounds: int = 0  # of the other arms
 
     @property
@@ -51,6 +76,9 @@ class SurfaceState(NamedTuple):
     segments: Mapping[str, SegmentState]
     duplicates: int = 0  # pieces of repeated feedback since the process started
     warnings: Sequence[str] = ()
+    outstanding: int | None = None  # pages that are not settled yet
+    settled: int | None = None  # events ever
+    feedback: FeedbackEnds | None = None
 
 
 class ReportRequest(NamedTuple):

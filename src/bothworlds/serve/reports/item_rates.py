@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels import Ints
-from ..model import LOSS_UNIT, Event
-from ..stores.base import Store
-from .inputs import ReportRequest, bucket_length
+from ...kernels import Floats
+from ..events import Event
+from ..model import LOSS_UNIT
+from ..outcomes import is_learned
+from .inputs import ReportRequest, Store, bucket_length
 from .uplift import Z95
 
 __all__ = ["ItemFigures", "ItemFiguresCache", "ItemRate", "latest_events", "weighted_rates"]
@@ -36,8 +37,8 @@ class ItemRate(NamedTuple):
 class ItemFigures(NamedTuple):
     """Shows and clicks of all time, and weighted click rates, of all items by index and at the same time."""
 
-    shown: Ints
-    clicked: Ints
+    shown: Floats
+    clicked: Floats
     rates: list[ItemRate]
 
 
@@ -66,7 +67,7 @@ class ItemFiguresCache:
 
 def _figures(store: Store, request: ReportRequest) -> ItemFigures:
     n = len(request.surface.items)
-    shown, clicked = np.zeros((2, n), np.int64)
+    shown, clicked = np.zeros((2, n))
     for name, segment in request.state.segments.items():
         if request.segment in (None, name):
             shown += segment.shown.sum(axis=1)
@@ -74,7 +75,7 @@ def _figures(store: Store, request: ReportRequest) -> ItemFigures:
     return ItemFigures(shown, clicked, weighted_rates(latest_events(store, request), n))
 
 
-def latest_events(store: Store, request: ReportRequest) -> list[Event]:
+def latest_events(store: Store, request: ReportRequest) -> list[Any]:
     """Return the latest settled events of the requested range and segment, about ``MAX_EVENTS`` at most.
 
     The history of the store has the number of events per bucket of time, which bounds the range that is read.
@@ -92,12 +93,12 @@ def latest_events(store: Store, request: ReportRequest) -> list[Event]:
         event
         for event in events
         if event.settled_at is not None
-        and event.learn
+        and (is_learned(event) if isinstance(event, Event) else event.learn)
         and (request.segment is None or event.segment == request.segment)
     ]
 
 
-def weighted_rates(events: Sequence[Event], n_items: int) -> list[ItemRate]:
+def weighted_rates(events: Sequence[Any], n_items: int) -> list[ItemRate]:
     r"""Return the self-normalised click rate of every item, :math:`\sum c/p \,/ \sum 1/p`, with a 95% interval.
 
     It estimates how often the item would be clicked if it were shown equally often at every slot. With rewards, c is
@@ -106,8 +107,9 @@ def weighted_rates(events: Sequence[Event], n_items: int) -> list[ItemRate]:
     cells = [
         (item, event.rewards[slot] / LOSS_UNIT if event.rewards else event.clicks >> slot & 1, p)
         for event in events
-        for slot, (item, p) in enumerate(zip(event.items, event.p))
-        if event.learn >> slot & 1 and item < n_items  # another process may have added items since
+        for listed in [getattr(event, "listed", event)]
+        for slot, (item, p) in enumerate(zip(listed.items, listed.p))
+        if listed.learn >> slot & 1 and item < n_items  # another process may have added items since
     ]
     if not cells:
         return [ItemRate()] * n_items

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from ..model import Surface
 from ..schemas import RecentWindow
-from ..stores.base import Store
-from .inputs import DAY, HOUR, MINUTE, segment_alpha
+from .inputs import DAY, HOUR, MINUTE, Store, segment_alpha
 from .strata import ArmHistory, sum_of
 from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
 

@@ -16,8 +16,6 @@ import msgspec
 from ...policies.marginals import most_shown_rows
 from ..model import (
     CHANGE_DETECTED,
-    COMPARED_AGAIN,
-    LEADER_TOOK_OVER,
     LISTED_ITEMS,
     Surface,
     counter_key,
@@ -26,7 +24,6 @@ from ..schemas import (
     DetectedChange,
     Headline,
     ItemLine,
-    LeaderTakeover,
     Learning,
     Marginals,
     MarginalsThen,
@@ -37,12 +34,21 @@ from ..schemas import (
     Shift,
     Uplift,
 )
-from ..stores.base import Store
 from ..visitors import sums_kept_since
 from .arm_comparison import arm_lines
 from .exploration_cost import exploration_cost, why_unsettled
 from .guard import guard_view
-from .inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState, bucket_length, segment_alpha
+from .inputs import (
+    DAY,
+    HOUR,
+    MINUTE,
+    ReportRequest,
+    SegmentState,
+    Store,
+    SurfaceState,
+    bucket_length,
+    segment_alpha,
+)
 from .item_rates import ItemFiguresCache
 from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
 from .retention import missing_events_warning, retention_view
@@ -62,11 +68,12 @@ from .uplift import (
     uplift_of,
 )
 
-__all__ = ["ReportCache", "headline", "item_lines", "policy_entries", "shift", "surface_report", "takeovers"]
+__all__ = ["ReportCache", "headline", "item_lines", "shift", "surface_report"]
 
 SNAPSHOTS = 12  # of the marginals over time
+NOT_USED = "it was not requested since the service was started"
 LONG_RUN = 7  # days that recent pages are compared with
-AUDIT_ENTRIES = 500  # in which detected changes and takeovers are searched
+AUDIT_ENTRIES = 500  # in which detected changes are searched
 
 
 class ReportCache:
@@ -98,9 +105,8 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
-    entries = policy_entries(store, request)
     items = item_lines(store, request, cache.figures)
-    retention = retention_view(surface.settings, store.deleted(surface.id))
+    retention = retention_view(surface.settings, store.deleted(surface.id), state.settled)
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -120,17 +126,20 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "marginals_history": _marginals_history(store, request, shown, segment),
         "learning": _learning(request, segment, rows, window),
         "shift": shift(store, request),
-        "changes": _changes(entries, request),
-        "takeovers": takeovers(entries, request),
+        "changes": _changes(store, request),
         "warnings": [*state.warnings, *missing_events_warning(retention, request.since)],
         "retention": retention,
         "segments": sorted(state.segment_names),
         "objective": surface.settings.objective,
+        **({} if state.feedback is None else {"feedback": state.feedback}),  # type: ignore[typeddict-item]
     }
 
 
 def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) -> Headline:
-    """Return the figures of the last day and of the recent window, without reading events; raises StoreError."""
+    """Return the figures of the last day and of the recent window, without reading events; raises StoreError.
+
+    The state may have no segment: then it is not known what was learned.
+    """
     surface = state.surface
     learner, holdout = pair_of(range_totals(store, surface.id, None, now - DAY, now + MINUTE))
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
@@ -188,6 +197,8 @@ def _rounds(segments: Sequence[SegmentState]) -> int:
 
 
 def _progress(segments: Sequence[SegmentState], window: WindowTotals) -> _Progress:
+    if not segments:
+        return {"rounds": 0, "exploration": None, "settled": False, "unsettled": NOT_USED}
     rounds, cost = _rounds(segments), exploration_cost(segments)
     unsettled = why_unsettled(rounds, window.learner.pages, cost)
     return {"rounds": rounds, "exploration": cost, "settled": not unsettled, "unsettled": unsettled}
@@ -231,57 +242,18 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     return shift_between(pages(0), sum_of(before), alpha)
 
 
-def policy_entries(store: Store, request: ReportRequest) -> list[Mapping[str, Any]]:
-    """Return the latest audit entries of the policies of the requested segments, oldest first."""
-    actions = (CHANGE_DETECTED, LEADER_TOOK_OVER, COMPARED_AGAIN)
+def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
+    """Return the changes that policies of the requested segments have detected in the requested range, oldest first."""
     learner = request.surface.learner_of(request.surface.first_arm)
     return [
-        entry
+        {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
         for entry in reversed(store.audit(request.surface.id, AUDIT_ENTRIES))
-        if entry.get("action") in actions
+        if entry.get("action") == CHANGE_DETECTED
         and request.segment in (None, entry["segment"])
         and entry.get("learner", 0) == learner
+        and request.since <= entry["at"]
+        and entry["changed_at"] < request.until
     ]
-
-
-def _changes(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> list[DetectedChange]:
-    """Return the changes that policies have detected in the requested range, oldest first."""
-    return [
-        {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
-        for entry in entries
-        if entry["action"] == CHANGE_DETECTED and request.since <= entry["at"] and entry["changed_at"] < request.until
-    ]
-
-
-def takeovers(entries: Sequence[Mapping[str, Any]], request: ReportRequest) -> list[LeaderTakeover]:
-    """Return when leaders took over, and played alone for some of the requested range, oldest first."""
-    found: list[LeaderTakeover] = []
-    latest: dict[str, LeaderTakeover] = {}  # by segment
-    for entry in entries:
-        segment = entry["segment"]
-        if entry["action"] == LEADER_TOOK_OVER:
-            latest[segment] = {
-                "segment": segment,
-                "took_over_at": entry["at"],
-                "rounds": entry["rounds"],
-                "until_rounds": entry["until_rounds"],
-                "ended_at": None,
-                "alone": False,
-            }
-            found.append(latest[segment])
-        elif entry["action"] == COMPARED_AGAIN and segment in latest and latest[segment]["ended_at"] is None:
-            latest[segment]["ended_at"] = entry["at"]
-    for segment, takeover in latest.items():
-        state = request.state.segments.get(segment)
-        takeover["alone"] = takeover["ended_at"] is None and state is not None and state.leader_alone
-    return [one for one in found if one["took_over_at"] < request.until and _last_alone(one) >= request.since]
-
-
-def _last_alone(takeover: LeaderTakeover) -> float:
-    """Return until when a leader is known to have played alone."""
-    if takeover["alone"]:
-        return math.inf
-    return takeover["took_over_at"] if takeover["ended_at"] is None else takeover["ended_at"]
 
 
 def item_lines(store: Store, request: ReportRequest, cache: ItemFiguresCache) -> list[ItemLine]:
@@ -293,7 +265,7 @@ def item_lines(store: Store, request: ReportRequest, cache: ItemFiguresCache) ->
             "name": item.name,
             "state": item.state,
             "shows": int(shown[item.index]),
-            "clicks": int(clicked[item.index]),
+            "clicks": round(clicked[item.index]),
             "rate": rate.rate,
             "low": rate.low,
             "high": rate.high,
@@ -345,13 +317,14 @@ def _marginals_history(
 def _learning(
     request: ReportRequest, segment: SegmentState | None, rows: Sequence[Mapping[str, Any]], window: WindowTotals
 ) -> Learning:
+    outstanding = request.state.outstanding
     return {
         "entropy": segment.entropy if segment else None,
         "entropy_start": math.log(len(segment.items)) if segment and segment.items else None,
         "policy_id": segment.policy_id if segment else "",
         "policy_age_seconds": max(0.0, (request.now - segment.made_at) / 1000.0) if segment else None,
         **_progress(_segments(request.state, request.segment), window),
-        "outstanding": sum(row["events"] - row["settled"] for row in rows),
+        "outstanding": sum(row["events"] - row["settled"] for row in rows) if outstanding is None else outstanding,
         "late": sum(row["late"] for row in rows),
         "duplicates": request.state.duplicates,
     }

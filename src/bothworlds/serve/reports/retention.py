@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..model import SurfaceSettings, rfc3339
 from ..schemas import RetentionView
-from ..stores.base import DeletedEvents
 from .inputs import DAY, HOUR
 
 __all__ = ["RETENTION_MARGIN", "missing_events_warning", "retention_view", "shortest_retention"]
@@ -16,7 +17,8 @@ RETENTION_MARGIN = HOUR
 def shortest_retention(settings: SurfaceSettings) -> int | None:
     """Return for how many milliseconds every event is kept at least; None if no event is deleted because of its age.
 
-    >>> shortest_retention(SurfaceSettings(slots=1, retention_days=1)) == 25.5 * HOUR  # until its late window has ended
+    >>> settings = SurfaceSettings(slots=1, retention_days=1, attribution_seconds=1800)
+    >>> shortest_retention(settings) == 25.5 * HOUR  # until its late window has ended
     True
     """
     if settings.retention_days is None:
@@ -25,10 +27,14 @@ def shortest_retention(settings: SurfaceSettings) -> int | None:
     return max(round(DAY * settings.retention_days), window + RETENTION_MARGIN)
 
 
-def retention_view(settings: SurfaceSettings, deleted: DeletedEvents) -> RetentionView:
-    """Return how long events are kept, how many were deleted, and until when events were deleted by their age."""
+def retention_view(settings: SurfaceSettings, deleted: Any, settled: int | None = None) -> RetentionView:
+    """Return how long events are kept, how many were deleted, and until when events were deleted by their age.
+
+    ``settled`` events have ever been in the log, if that is known.
+    """
     until = deleted.until if deleted.until >= 0 else None
-    return {"days": settings.retention_days, "deleted": deleted.events, "until": until}
+    view: RetentionView = {"days": settings.retention_days, "deleted": deleted.events, "until": until}
+    return view if settled is None else {**view, "events": max(0, settled - deleted.events)}
 
 
 def missing_events_warning(view: RetentionView, since: int) -> list[str]:

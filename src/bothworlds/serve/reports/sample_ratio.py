@@ -25,8 +25,7 @@ import msgspec
 from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
 from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSettings
 from ..schemas import ArmFeedback, SampleRatio
-from ..stores.base import Store
-from .inputs import DAY, HOUR, MINUTE
+from .inputs import DAY, HOUR, MINUTE, Store
 from .retention import shortest_retention
 from .strata import ArmHistory, Stratum
 from .uplift import spent

@@ -10,15 +10,13 @@ pages; their variance is that per page of all hours that the stratum touches.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 from ..model import BASELINE_ARM, LOSS_UNIT, Arm, Surface
-from ..stores.base import Store
 from ..visitors import SUMS_KEPT_MS
-from .inputs import HOUR, MINUTE
+from .inputs import HOUR, MINUTE, Store
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
 
@@ -29,7 +27,6 @@ ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
 FOLLOW_MS = 10_000  # until all processes use a new share
 AUDIT_PAGE = 500  # entries read at a time
 FROZEN_FOR = 600_000  # milliseconds for which sums over the past are used again
-CHANGED_SHARE = re.compile(r"(?:^|[;:] )holdout: ([0-9.e+-]+) -> ([0-9.e+-]+)")
 
 
 class ShareChange(NamedTuple):
@@ -54,10 +51,9 @@ class Stratum(NamedTuple):
 def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
     """Return the changes of shares in entries of the audit log.
 
-    Entries written before the field ``holdout`` was added have the change in their text. Entries on surfaces with arms
-    have the shares of these as well, before and after.
+    Entries on surfaces with arms have the shares of these as well, before and after.
 
-    >>> share_changes_in([{"at": 5, "detail": "floor: 0.01 -> 0.02; holdout: 0.05 -> 0.1"}, {"at": 6}])
+    >>> share_changes_in([{"at": 5, "holdout": [0.05, 0.1]}, {"at": 6}])
     [ShareChange(at=5, before=0.05, after=0.1, arms_before=(), arms_after=())]
     """
     changes = []
@@ -66,8 +62,6 @@ def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
             before, after = map(float, entry["holdout"])
             arms_before, arms_after = (tuple(sorted(shares.items())) for shares in entry.get("arms", ({}, {})))
             changes.append(ShareChange(entry["at"], before, after, arms_before, arms_after))
-        elif found := CHANGED_SHARE.search(entry.get("detail", "")):
-            changes.append(ShareChange(entry["at"], float(found[1]), float(found[2])))
     return changes
 
 

@@ -1,1 +1,22 @@
-"""Stores: durable storage of the service in one SQLite file or in PostgreSQL."""
+"""The store of the service, in one SQLite file or one PostgreSQL database. All SQL of the service is here."""
+
+from .database import StoreError, Unstorable
+from .deletion import DeletedEvents
+from .learners import LostLease, VersionConflict
+from .store import MOVING, SETTLE_LIMIT, TABLES, Snapshot, Store, open_store
+from .totals import VisitorSums
+
+__all__ = [
+    "MOVING",
+    "SETTLE_LIMIT",
+    "TABLES",
+    "DeletedEvents",
+    "LostLease",
+    "Snapshot",
+    "Store",
+    "StoreError",
+    "Unstorable",
+    "VersionConflict",
+    "VisitorSums",
+    "open_store",
+]

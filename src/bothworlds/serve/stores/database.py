@@ -7,66 +7,69 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TypeVar
+from importlib import resources
+from typing import Any, Protocol, TypeVar
 
-from .rows import Row
-
-__all__ = ["Database", "Session"]
+__all__ = ["Database", "Row", "Session", "StoreError", "Unstorable", "check_schema", "create_schema"]
 
 T = TypeVar("T")
+Row = tuple[Any, ...]
+
+SCHEMA_VERSION = 7  # up to 6, stores had counters instead of learners
+
+
+class StoreError(Exception):
+    """The operation failed (disk full, read-only, database unreachable); everything acknowledged before is safe."""
+
+
+class Unstorable(ValueError):
+    """The database cannot represent a value of the request, or a stored value cannot be read."""
 
 
 class Session(Protocol):
     """One transaction, or one consistent view for reading."""
 
-    def run(self, sql: str, values: Row = ()) -> list[Row]:
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Runs one statement and returns all rows."""
         ...
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def among(self, sql: str, values: Collection[Any]) -> list[Row]:
+        """Runs one statement for any number of values, which take the place of ``IN ?``; returns all rows."""
+        ...
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Runs one statement for each row of values."""
         ...
 
-    def stream(self, sql: str, values: Row = ()) -> Iterator[Row]:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Inserts the rows whose primary key does not exist."""
+        ...
+
+    def update(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Updates one row for each row of values; the last column is the primary key."""
+        ...
+
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         """Yields rows without holding all of them in memory."""
         ...
 
     def script(self, sql: str) -> None:
-        """Runs several statements inside the transaction of this session."""
+        """Runs several statements of the schema inside the transaction of this session."""
         ...
 
     def has_table(self, name: str) -> bool: ...
 
     def columns(self, table: str) -> list[str]: ...
 
-    def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]:
-        """Returns the rows of stored events; ``lock`` holds them until the transaction ends."""
-        ...
-
-    def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
-        """Inserts events that are not stored yet; returns their ids.
-
-        Leaves out events that were deleted, and those of deleted surfaces and segments. An import may use the name of a
-        deleted segment for older events.
-        """
-        ...
-
-    def update_events(self, rows: Sequence[Row]) -> None:
-        """Updates events; each row is clicks, settled_at, settled_by, late, id."""
-        ...
-
-    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Inserts many rows by the fastest way that the database has."""
-        ...
-
 
 class Database(ABC):
     """Provides sessions; can be used from several threads."""
 
+    place: str  # its name in messages
     shared: bool  # whether other processes may write at the same time
-    skip_locked: str  # the clause that makes a SELECT lock its rows and skip those that another process has locked
+    clock: str  # the present time in milliseconds, in SQL
 
     def __init__(self) -> None:
         self._held = threading.local()
@@ -75,8 +78,8 @@ class Database(ABC):
     def write(self, work: Callable[[Session], T], *, durable: bool = True) -> T:
         """Runs ``work`` in one transaction and returns its result after the commit.
 
-        ``work`` may be called again if the transaction is retried. Without ``durable`` the commit is not synced to
-        disk. Raises StoreError if the transaction fails.
+        ``work`` may be called again if the transaction is retried. Without ``durable`` the commit survives kill -9, but
+        is not synced to disk. Raises StoreError if the transaction fails, Unstorable if a value cannot be stored.
         """
 
     @abstractmethod
@@ -86,6 +89,11 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Closes all connections; later calls raise StoreError."""
+
+    @property
+    def holds_snapshot(self) -> bool:
+        """Whether this thread is inside ``snapshot``."""
+        return getattr(self._held, "session", None) is not None
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -97,15 +105,6 @@ class Database(ABC):
         with self.view() as session:
             yield session
 
-    def event_rows(self, ids: Sequence[bytes]) -> list[Row]:
-        """Returns the rows of the stored events among these ids."""
-        with self.reading() as session:
-            return session.select_events(ids)
-
-    def may_have_event(self, id: bytes) -> bool:
-        """Returns False only if no event with this id is stored, now or by another process; does not block."""
-        return True
-
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Inside the block, all reads of this thread see the same state of the database."""
@@ -115,3 +114,41 @@ class Database(ABC):
                 yield
             finally:
                 self._held.session = outer
+
+    def lookup(self, sql: str, values: Collection[Any]) -> list[Row]:
+        """Returns the rows of one short statement, as ``Session.among`` does, as fast as possible."""
+        with self.reading() as session:
+            return session.among(sql, values)
+
+    def lock(self, strength: str) -> str:
+        """Returns the clause that locks rows, if other processes may write."""
+        return f" FOR {strength}" if self.shared else ""
+
+
+def create_schema(session: Session, place: str) -> None:
+    """Creates the tables unless they exist; raises StoreError if they have another version."""
+    if not _has_schema(session, place):
+        session.script(resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
+        session.run("INSERT INTO facts VALUES ('schema_version', ?)", (b"%d" % SCHEMA_VERSION,))
+
+
+def check_schema(session: Session, place: str) -> None:
+    """Raises StoreError if there is no store, or one of another version."""
+    if not _has_schema(session, place):
+        raise StoreError(f"there is no store at {place}: check the path")
+
+
+def _has_schema(session: Session, place: str) -> bool:
+    if not session.has_table("facts"):
+        return False
+    rows = session.run("SELECT value FROM facts WHERE key = 'schema_version'")
+    if not rows:
+        raise StoreError(f"{place} holds tables of another program: choose another path for the store")
+    found = int(bytes(rows[0][0]))
+    if found == SCHEMA_VERSION:
+        return True
+    age = "newer" if found > SCHEMA_VERSION else "older"
+    raise StoreError(
+        f"{place} was written by a{'n' * (age == 'older')} {age} version of bothworlds (schema {found}, this one knows"
+        f" {SCHEMA_VERSION}): use that version, or choose another path for a new store and import an export"
+    )

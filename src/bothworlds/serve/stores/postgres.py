@@ -1,10 +1,15 @@
-"""PostgreSQL: several processes share one store; all lock rows in the same order, so that they cannot deadlock."""
+"""PostgreSQL: several processes share one store; all lock rows in the same order, so that they cannot deadlock.
+
+A process that is stopped in the middle of a transaction keeps its locks until PostgreSQL ends its session, after
+``IDLE_SECONDS``. What it reads in such a transaction comes in parts that fit into the buffers of a connection: the
+database could not end a session while it waits for the process to read.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -12,116 +17,104 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 
-from .base import StoreError, Unstorable
-from .database import Database, Session
-from .migrations import check_version, upgrade
-from .rows import EVENT_COLUMNS, Row
-from .sql_store import SqlStore
+from .database import Database, Row, Session, StoreError, Unstorable, check_schema, create_schema
 
-__all__ = ["ConnectionPool", "PostgresDatabase", "open_postgres"]
+__all__ = ["ConnectionPool", "PostgresDatabase"]
 
 T = TypeVar("T")
+CHUNK = 400  # rows in one result
 IDLE_CONNECTIONS = 8
 CLOSING_CHECKS, CLOSING_PAUSE = 20, 0.1  # seconds
+IDLE_SECONDS, LOCK_SECONDS, STATEMENT_SECONDS = 3, 5, 30  # after which PostgreSQL ends a transaction
 ATTEMPTS = 10  # at a transaction that PostgreSQL aborts because of a concurrent one
-# A foreign key is violated if a surface is deleted while an event of it is inserted; the next attempt sees that.
+# A foreign key is violated if a learner is deleted while an event of it is inserted; the next attempt sees that.
 RETRIED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
 APPLICATION = "bothworlds"  # the name of all connections
-UPGRADE_LOCK = 0x626F7468  # the advisory lock under which one process upgrades while the others wait
+SCHEMA_LOCK = 0x626F7468  # the advisory lock under which one process creates the tables while the others wait
+READ_ONLY = (
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0;"
+    " SET LOCAL statement_timeout = 0"  # it holds no locks, and may be as slow as its reader
+)
+SETTINGS = "; ".join(
+    (
+        "SET synchronous_commit = on",
+        f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
+        f"SET lock_timeout = '{LOCK_SECONDS}s'",
+        f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
+    )
+)
+TYPES = dict.fromkeys(("id", "listed", "visitor", "rewards"), "bytea")
+TYPES |= dict.fromkeys(("arm", "settled_by"), "text") | dict.fromkeys(
+    ("counted", "shown", "final", "deleted"), "boolean"
+)  # of the columns of events; the others are numbers
 
-_TYPES = (
-    "bytea, bigint, text, text, text, bigint, bigint, bigint, bytea, bigint, bigint, bigint, text, bigint, bigint, "
-    "bytea, bytea, bytea, bigint, bytea, bytea"
-)
-_ARRAYS = ", ".join(f"%b::{name}[]" for name in _TYPES.split(", "))
-_INSERT = (
-    f"INSERT INTO events ({EVENT_COLUMNS}) SELECT new.* FROM unnest({_ARRAYS}) AS new ({EVENT_COLUMNS})"
-    " WHERE EXISTS (SELECT 1 FROM surfaces WHERE surfaces.id = new.surface_id)"
-    " AND NOT EXISTS (SELECT 1 FROM deleted_events AS d WHERE d.id = new.id)"
-    " AND NOT EXISTS (SELECT 1 FROM deleted_segments AS d WHERE d.surface_id = new.surface_id"
-    " AND d.segment = new.segment AND d.deleted_at >= new.created_at AND new.settled_by <> 'import')"
-    " ON CONFLICT (id) DO NOTHING RETURNING id"
-)
-_UPDATE = (
-    "UPDATE events SET clicks = new.clicks, settled_at = new.settled_at, settled_by = new.settled_by, late = new.late,"
-    " rewards = new.rewards"
-    " FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])"
-    " AS new (clicks, settled_at, settled_by, late, rewards, id) WHERE events.id = new.id"
-)
 _OTHERS = (
     "SELECT pid FROM pg_stat_activity"
     " WHERE datname = current_database() AND application_name = ? AND pid <> pg_backend_pid()"
 )
 
 
-def open_postgres(address: str, *, read_only: bool = False, alone: bool = False) -> SqlStore:
-    """Opens the store in this database; creates or upgrades its tables unless ``read_only``. Raises StoreError.
-
-    With ``alone``, also if another process is connected to it as a service is.
-    """
-    return SqlStore(PostgresDatabase(address, read_only=read_only, alone=alone))
-
-
 @lru_cache(maxsize=256)
 def _translated(sql: str) -> str:
-    return sql.replace("%", "%%").replace("?", "%s")
+    return sql.replace("%", "%%").replace("IN ?", "= ANY(%s)").replace("?", "%s")
+
+
+def _arrays(columns: Sequence[str]) -> str:
+    """Returns rows of these columns as a table, of which each parameter is a column."""
+    arrays = ", ".join(f"%b::{TYPES.get(name, 'bigint')}[]" for name in columns)
+    return f"unnest({arrays}) AS new ({', '.join(columns)})"
 
 
 class PostgresSession:
     """A ``Session`` on a connection that is in a transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
+        self._connection = connection
 
-    def run(self, sql: str, values: Row = ()) -> list[Row]:
-        cursor = self.connection.execute(_translated(sql), values, binary=True)
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor = self._connection.execute(_translated(sql), values, binary=True)
         return cursor.fetchall() if cursor.description else []
 
-    def many(self, sql: str, rows: Sequence[Row]) -> None:
+    def among(self, sql: str, values: Collection[Any]) -> list[Row]:
+        chosen = list(values)
+        chunks = (chosen[start : start + CHUNK] for start in range(0, len(chosen), CHUNK))
+        return [row for chunk in chunks for row in self.run(sql, (chunk,))]
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         if len(rows) == 1:
-            self.connection.execute(_translated(sql), rows[0])  # without the pipeline of ``executemany``
+            self._connection.execute(_translated(sql), rows[0])  # without the pipeline of ``executemany``
         elif rows:
-            with self.connection.cursor() as cursor:
+            with self._connection.cursor() as cursor:
                 cursor.executemany(_translated(sql), rows)
 
-    def stream(self, sql: str, values: Row = ()) -> Iterator[Row]:
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) SELECT new.* FROM {_arrays(columns)} ON CONFLICT DO NOTHING"
+        self._with_arrays(sql, rows)
+
+    def update(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        changes, key = ", ".join(f"{name} = new.{name}" for name in columns[:-1]), columns[-1]
+        self._with_arrays(f"UPDATE {table} SET {changes} FROM {_arrays(columns)} WHERE {table}.{key} = new.{key}", rows)
+
+    def _with_arrays(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self._connection.execute(sql, [list(column) for column in zip(*rows, strict=True)])
+
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         name = f"stream{time.monotonic_ns()}"
-        with self.connection.cursor(name, binary=True) as cursor:
+        with self._connection.cursor(name, binary=True) as cursor:
             cursor.itersize = 1000
             cursor.execute(_translated(sql), values)
             yield from cursor
 
     def script(self, sql: str) -> None:
-        self.connection.execute(sql)
+        self._connection.execute(sql.replace(" WITHOUT ROWID", ""))
 
     def has_table(self, name: str) -> bool:
         return bool(self.run("SELECT to_regclass(?) IS NOT NULL", (name,))[0][0])
 
     def columns(self, table: str) -> list[str]:
-        cursor = self.connection.execute(f"SELECT * FROM {table} LIMIT 0")
+        cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
         return [column.name for column in cursor.description or ()]
-
-    def select_events(self, ids: Sequence[bytes], *, lock: bool = False) -> list[Row]:
-        order = " ORDER BY id FOR UPDATE" if lock else ""
-        return self.run(f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ANY(?){order}", (list(ids),))
-
-    def insert_events(self, rows: Sequence[Row]) -> set[bytes]:
-        if not rows:
-            return set()
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        return {row[0] for row in self.connection.execute(_INSERT, columns, binary=True)}
-
-    def update_events(self, rows: Sequence[Row]) -> None:
-        if rows:
-            self.connection.execute(_UPDATE, [list(column) for column in zip(*rows, strict=True)])
-
-    def load(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        with (
-            self.connection.cursor() as cursor,
-            cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy,
-        ):
-            for row in rows:
-                copy.write_row(row)
 
 
 class ConnectionPool:
@@ -138,8 +131,8 @@ class ConnectionPool:
         self._lock = threading.Lock()
         self._closed = False
 
-    def begin(self, sql: str) -> psycopg.Connection[Any]:
-        """Returns a connection in a transaction that ``sql`` begins.
+    def take(self, begin: Callable[[psycopg.Connection[Any]], T]) -> tuple[psycopg.Connection[Any], T]:
+        """Returns a connection on which the call ``begin`` has succeeded, and its result.
 
         Idle connections that broke, as all do when the database restarts, are closed and replaced. Raises StoreError
         after ``close``, psycopg.OperationalError if a new connection fails.
@@ -151,11 +144,10 @@ class ConnectionPool:
                 idle = self._idle.pop() if self._idle else None
             connection = idle or self._connect()
             try:
-                connection.execute(sql)
-                return connection
-            except psycopg.OperationalError:
+                return connection, begin(connection)
+            except BaseException as error:
                 connection.close()
-                if idle is None:
+                if idle is None or not isinstance(error, psycopg.OperationalError):
                     raise
 
     def release(self, connection: psycopg.Connection[Any]) -> None:
@@ -176,30 +168,34 @@ class ConnectionPool:
 
 
 class PostgresDatabase(Database):
-    """One PostgreSQL database; after a restart of the server it is used again without being reopened."""
+    """One PostgreSQL database; after a restart of the server it is used again without being reopened.
+
+    Creates the tables unless ``read_only``; with ``alone``, raises StoreError if another process is connected to it as
+    a service is.
+    """
 
     shared = True
-    skip_locked = " FOR UPDATE SKIP LOCKED"
+    clock = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
     def __init__(self, address: str, *, read_only: bool = False, alone: bool = False) -> None:
         super().__init__()
-        self.address, self.place, self.read_only = address, _without_password(address), read_only
+        self._address, self.place, self._read_only = address, _without_password(address), read_only
         self._pool = ConnectionPool(self._connect, f"the store {self.place} has been closed: open it again")
         try:
-            self._check_version() if read_only else self.write(self._upgrade)
+            if read_only:
+                with self.view() as session:
+                    check_schema(session, self.place)
+            else:
+                self.write(self._create_schema)
             if alone:
                 self._check_alone()
         except BaseException:
             self.close()
             raise
 
-    def _upgrade(self, session: Session) -> None:
-        session.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
-        upgrade(session, "postgres", self.place)
-
-    def _check_version(self) -> None:
-        with self.view() as session:
-            check_version(session, self.place)
+    def _create_schema(self, session: Session) -> None:
+        session.run("SELECT pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))
+        create_schema(session, self.place)
 
     def _check_alone(self) -> None:
         # PostgreSQL may list a connection for a moment after its process has ended.
@@ -224,13 +220,22 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def view(self) -> Iterator[Session]:
-        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "ROLLBACK") as session:
+        with self._transaction(READ_ONLY, "ROLLBACK") as session:
             yield session
+
+    def lookup(self, sql: str, values: Collection[Any]) -> list[Row]:
+        """Returns the rows of one short statement, without a transaction around it."""
+        if self.holds_snapshot:
+            return super().lookup(sql, values)
+        with translated_errors(self.place):
+            connection, rows = self._pool.take(lambda connection: PostgresSession(connection).among(sql, values))
+            self._pool.release(connection)
+            return rows
 
     @contextmanager
     def _transaction(self, begin: str, end: str) -> Iterator[PostgresSession]:
         with translated_errors(self.place):
-            connection = self._pool.begin(begin)
+            connection, _ = self._pool.take(lambda connection: connection.execute(begin))
             try:
                 yield PostgresSession(connection)
                 connection.execute(end)
@@ -248,11 +253,9 @@ class PostgresDatabase(Database):
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(
-            self.address, autocommit=True, connect_timeout=5, tcp_user_timeout=10_000, application_name=APPLICATION
+            self._address, autocommit=True, connect_timeout=5, tcp_user_timeout=10_000, application_name=APPLICATION
         )
-        connection.execute("SET synchronous_commit = on")
-        if self.read_only:
-            connection.execute("SET default_transaction_read_only = on")
+        connection.execute(SETTINGS + ("; SET default_transaction_read_only = on" if self._read_only else ""))
         return connection
 
     def close(self) -> None:
@@ -281,10 +284,7 @@ def translated_errors(place: str) -> Iterator[None]:
         yield
     except RETRIED:
         raise
-    except errors.CheckViolation as error:
-        detail = f"a counter in {place} has reached its bound of 2^62: reset the surface or raise its floor"
-        raise StoreError(detail) from error
-    except psycopg.DataError as error:
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
         raise Unstorable(f"the database cannot hold this value ({' '.join(str(error).split())})") from error
     except (
         psycopg.OperationalError,
@@ -301,6 +301,9 @@ def _remedy(place: str, error: psycopg.Error) -> str:
         (errors.ReadOnlySqlTransaction, "is read-only: use the address of the primary server"),
         (errors.InsufficientPrivilege, "does not allow this: grant the user the right to create and change tables"),
         (errors.TooManyConnections, "has no free connection: raise max_connections or use fewer workers"),
+        (errors.LockNotAvailable, "is held up by another process: retry"),
+        (errors.QueryCanceled, "is too slow: retry"),
+        (errors.IdleInTransactionSessionTimeout, "has ended a transaction in which this process stood still: retry"),
     )
     detail = " ".join(str(error).split())
     default = "cannot be reached: start it, or check the address"

@@ -8,6 +8,7 @@
  * A surface that counts rewards: new Bothworlds({ ..., objective: "rewards" }), and bw.reward(0, 0.3) instead of clicks.
  *
  * bw.attach(element) puts children with data-bw-item in the ranked order and reports clicks on them automatically.
+ * Every list is reported as shown, or as not shown: the service learns only from lists that somebody saw.
  * Clicks are sent in batches, are retried, and are flushed when the page is hidden. The service counts each once.
  */
 (function (global) {
@@ -15,6 +16,7 @@
 
   const MAX_WAITING = 1000; // events that wait to be sent; beyond that the oldest is dropped
   const MAX_OPEN = 50; // lists that may still be clicked; a single-page application may request many
+  const LATE_MS = 10000; // how long a list that comes too late is waited for, to report that it was not shown
   const BATCH = 50; // events per request: a beacon may carry 64 KiB, and a token takes about half a KiB
 
   class Bothworlds {
@@ -22,7 +24,7 @@
       if (!url || !surface) throw new TypeError("Bothworlds requires the url of the service and the name of a surface");
       Object.assign(this, { url: String(url).replace(/\/+$/, ""), surface, key, timeoutMs, flushMs, finalOnLeave, objective, onError });
       this.page = null;
-      this._waiting = new Map(); // event id -> {event_id, token, clicks, final, rewards}
+      this._waiting = new Map(); // event id -> {event_id, token, clicks, final, rewards, shown}
       this._open = new Map(); // event id -> page
       this._beaconed = new WeakSet();
       this._attached = new WeakMap(); // element -> AbortController of its click listeners
@@ -34,9 +36,9 @@
         global.document.addEventListener("visibilitychange", () => {
           if (global.document.visibilityState === "hidden") this._leave();
         });
-        global.addEventListener("pagehide", () => {
-          // The page is unloaded, so the event is final. If the page is restored and clicked, the click counts as late.
-          if (this.finalOnLeave) for (const page of this._open.values()) this.done(page);
+        global.addEventListener("pagehide", (event) => {
+          // A page in the back/forward cache may be restored and clicked. Any other is unloaded: its events are final.
+          if (this.finalOnLeave && !event.persisted) for (const page of this._open.values()) this.done(page);
           this._leave();
         });
         global.addEventListener("online", () => this.flush());
@@ -44,20 +46,29 @@
     }
 
     /* Requests a list. Never rejects: after timeoutMs, on any error or offline, it resolves to the fallback order
-     * with learned: false. visitor is your id of the visitor, who then stays in the same arm. */
-    async rank({ segment = "", exclude = [], pins = [], fallback = [], visitor = "", requestId = newId() } = {}) {
+     * with learned: false. visitor is your id of the visitor, who then stays in the same arm. The list is reported as
+     * shown: with shown: false, call shown() when it is on the page. */
+    async rank({ shown = true, ...request } = {}) {
+      const page = await this._rank(request);
+      if (shown) this.shown(true, page);
+      return page;
+    }
+
+    async _rank({ segment = "", exclude = [], pins = [], fallback = [], visitor = "", requestId = newId() } = {}) {
       const body = { request_id: requestId };
       if (segment) body.segment = segment;
       if (visitor) body.visitor = String(visitor);
       if (exclude.length) body.exclude = exclude;
       if (pins.length) body.pins = pins;
+      const requested = this._post(`/v1/surfaces/${encodeURIComponent(this.surface)}/rank`, body, this.timeoutMs + LATE_MS);
       try {
-        const response = await this._post(`/v1/surfaces/${encodeURIComponent(this.surface)}/rank`, body, this.timeoutMs);
+        const response = await inTime(requested, this.timeoutMs);
         this.page = { ...response, items: response.slots.map((slot) => slot.item), learned: true };
         this._open.set(response.event_id, this.page);
         if (this._open.size > MAX_OPEN) this._open.delete(this._open.keys().next().value);
       } catch (error) {
         this.onError(error);
+        requested.then((response) => this.shown(false, response), () => {}); // it came too late
         const left = fallback.filter((item) => !exclude.includes(item));
         this.page = { event_id: "", token: "", arm: "fallback", slots: left.map((item, slot) => ({ slot, item })), items: left, learned: false };
       }
@@ -66,19 +77,24 @@
 
     /* Reports a click on a slot of a page. Repeated calls have no effect. */
     click(slot, page = this.page) {
-      this._note(page, [slot], false);
+      this._note(page, { clicks: [slot] });
+    }
+
+    /* Reports that the list of a page was shown, or with false that it was not. */
+    shown(shown = true, page = this.page) {
+      this._note(page, { shown });
     }
 
     /* Reports a reward from 0 to 1 for a slot of a page, if the surface counts rewards. The largest one counts. */
     reward(slot, value, page = this.page) {
       if (!(value >= 0 && value <= 1)) throw new RangeError(`a reward must be a number from 0 to 1; got ${value}`);
-      this._note(page, [], false, { [slot]: value });
+      this._note(page, { rewards: { [slot]: value } });
     }
 
     /* Reports that a page is final: no more clicks follow. Called automatically when the visitor leaves, unless
      * finalOnLeave is false. */
     done(page = this.page) {
-      this._note(page, [], true);
+      this._note(page, { final: true });
       if (page) this._open.delete(page.event_id);
     }
 
@@ -88,12 +104,13 @@
     async attach(element, options = {}) {
       const children = [...element.querySelectorAll("[data-bw-item]")];
       const byName = new Map(children.map((child) => [child.dataset.bwItem, child]));
-      const page = await this.rank({ fallback: [...byName.keys()], ...options });
+      const page = await this._rank({ fallback: [...byName.keys()], ...options });
       const slots = new Map(); // child -> its slot in this list; the element may get another list later
       if (page.learned) {
         const shown = page.items.map((name) => byName.get(name));
-        // The page cannot show the whole list. It must not be reported, or the service would learn from it.
-        if (shown.includes(undefined)) {
+        const complete = !shown.includes(undefined); // otherwise the page cannot show the whole list
+        this.shown(complete, page);
+        if (!complete) {
           this._open.delete(page.event_id);
           this.page = { ...page, event_id: "", learned: false };
           this.onError(new Error("the service ranks items that this page does not have"));
@@ -142,7 +159,7 @@
       return this._waiting.size === 0;
     }
 
-    _note(page, clicks, final, rewards = {}) {
+    _note(page, { clicks = [], final = false, rewards = {}, shown = null }) {
       if (!page || !page.event_id) return; // the fallback order has no event
       const known = this._waiting.get(page.event_id);
       const event = {
@@ -150,6 +167,7 @@
         token: page.token,
         clicks: [...new Set([...(known ? known.clicks : []), ...clicks])],
         final: final || Boolean(known && known.final),
+        shown: shown ?? known?.shown ?? null,
       };
       const larger = { ...(known && known.rewards) };
       for (const slot of Object.keys(rewards)) larger[slot] = Math.max(larger[slot] || 0, rewards[slot]);
@@ -222,6 +240,15 @@
         clearTimeout(timer);
       }
     }
+  }
+
+  /* Settles as the promise does, or rejects after some time; the promise goes on. */
+  function inTime(promise, ms) {
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`bothworlds did not respond within ${ms} ms`)), ms);
+    });
+    return Promise.race([promise, late]).finally(() => clearTimeout(timer));
   }
 
   function newId() {

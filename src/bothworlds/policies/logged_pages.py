@@ -1,0 +1,291 @@
+"""Pages of a log, learned in their order: by the service, and by a ranker that is made from an export.
+
+What is learned depends on the log alone. The state starts with the items of the first page, and grows before the first
+page that was drawn from more. It has as many positions as pages have now: an earlier page with fewer says nothing of
+the others, and of one with more, only the first are learned from. A policy whose state has no parts cannot grow; it
+learns whole pages of the present shape, and skips all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core import Decision, check_shape, learn
+from ..kernels import Floats, Ints, kernel
+from .base import Policy
+from .pages import absent_now, grown, has_parts
+
+__all__ = ["LogState", "LoggedPage", "policy_name"]
+
+LEAST_PROPENSITY = 1e-300  # smaller ones have no finite inverse
+
+
+class LoggedPage(NamedTuple):
+    """What was shown on a page, with which probabilities, and what came of it; a mask has bit j for position j."""
+
+    number: int  # pages are learned in the order of their numbers
+    n_items: int  # that there were when the list was drawn
+    items: Sequence[int]  # of every position
+    propensity: Sequence[float]
+    rewards: Sequence[float] | Floats
+    learned: int  # mask of the positions that are learned from; 0: the page is not learned
+    absent: Sequence[int] = ()  # items that could not be shown there, ascending
+    note: Sequence[float] = ()
+    policy: str = ""  # the name of the policy that drew the list: no other one understands its note
+
+
+def policy_name(policy: Any) -> str:
+    """Return the registered name of a policy, or that of its class."""
+    return getattr(policy, "name", "") or type(policy).__name__
+
+
+class LogState:
+    """What a policy has learned from the pages of a log, and counts of these pages.
+
+    Parameters
+    ----------
+    policy
+        The policy that learns, whichever policies have drawn the pages.
+    n_items, n_positions
+        The shape of pages now. A state with parts starts with the items of the first page instead.
+
+    Attributes
+    ----------
+    state
+        The state of the policy; None before the first page.
+    number
+        That of the last page, learned or not.
+    pages, skipped
+        How many pages were learned, and how many were not because the state has no parts.
+    shown, clicked, loss
+        Of every item at every position (items, positions): how often it was learned from, the sum of rewards, and that
+        of (1 - reward) / propensity. An item that could not be shown is charged 1 - reward at each learned position,
+        and a new one starts at the median loss of the others.
+
+    Examples
+    --------
+    >>> from bothworlds import policy
+    >>> log = LogState(policy("comb-ucb"), 4, 1)
+    >>> log.learn([LoggedPage(1, 3, [2], [0.5], [0.0], 0b1), LoggedPage(2, 4, [3], [0.25], [1.0], 0b1)])
+    >>> log.state.shape.n_items, log.shown[:, 0].tolist(), log.loss[:, 0].tolist()
+    (4, [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 2.0, 0.0])
+    """
+
+    __slots__ = ("clicked", "loss", "number", "pages", "policy", "shape", "shown", "skipped", "state")
+
+    def __init__(self, policy: Any, n_items: int, n_positions: int) -> None:
+        self.policy, self.shape = policy, check_shape(n_items, n_positions)
+        self.state: Any = None
+        self.number = self.pages = self.skipped = 0
+        self.shown, self.clicked, self.loss = np.zeros((3, 0, n_positions))
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether many pages are learned by one kernel; False before the first page."""
+        return self.state is not None and isinstance(self.policy, Policy) and self.policy.runs_compiled(self.state)
+
+    def present(self, n_items: int) -> Any:
+        """Return the state of the policy with the present number of items; it is a copy only where it has to grow.
+
+        Raises what the policy raises.
+        """
+        if self.state is None:
+            return self.new(n_items)
+        if has_parts(self.policy) and n_items > len(self.shown):
+            return grown(self.policy, self.state, n_items, self.shape.n_positions)
+        return self.state
+
+    def new(self, n_items: int) -> Any:
+        """Return a state in which nothing was learned; settings of the policy may refer to items that come later."""
+        m = self.shape.n_positions
+        policy = self.policy.part(np.arange(n_items), np.arange(m)) if has_parts(self.policy) else self.policy
+        return policy.init(n_items, m)
+
+    def learn(self, pages: Sequence[LoggedPage]) -> None:
+        """Learn from pages, which are in the order of their numbers; those up to ``number`` are ignored.
+
+        The result does not depend on how a log is divided into calls. Raises ValueError for a page that is not valid,
+        or what the policy raises; then what was learned is lost.
+        """
+        new = [page for page in pages if page.number > self.number]
+        every = (1 << self.shape.n_positions) - 1
+        learned = [page for page in new if page.learned & every]
+        if learned and not has_parts(self.policy):
+            whole = [page for page in learned if self._is_whole(page)]
+            self.skipped += len(learned) - len(whole)
+            learned = whole
+        for n_items, run in self._runs(learned):
+            self._grow(n_items)
+            self._learn([self._fitted(page) for page in run])
+        if new:
+            self.number = new[-1].number
+
+    def _is_whole(self, page: LoggedPage) -> bool:
+        n, m = self.shape
+        return page.n_items == n and len(page.items) == m and page.learned == (1 << m) - 1 and not page.absent
+
+    def _runs(self, pages: Sequence[LoggedPage]) -> Iterator[tuple[int, Sequence[LoggedPage]]]:
+        """Yield pages that are learned with the same number of items, which never decreases, and this number."""
+        n, start = len(self.shown), 0
+        for k, page in enumerate(pages):
+            if page.n_items > n:
+                if k > start:
+                    yield n, pages[start:k]
+                n, start = max(page.n_items, self.shape.n_positions), k
+        if start < len(pages):
+            yield n, pages[start:]
+
+    def _grow(self, n_items: int) -> None:
+        """Make room for so many items, in the state and in the counts."""
+        old, m = self.shown.shape
+        if n_items == old:
+            return
+        self.state = self.present(n_items)
+        more = np.zeros((n_items - old, m))
+        self.shown, self.clicked = np.concatenate([self.shown, more]), np.concatenate([self.clicked, more])
+        self.loss = np.concatenate([self.loss, more + np.median(self.loss, axis=0) if old else more])
+
+    def _fitted(self, page: LoggedPage) -> LoggedPage:
+        """Return the page with the shape of the state."""
+        n, m = self.shown.shape
+        if len(page.items) == m and page.n_items == n and not page.note:
+            return page
+        items, missing = [*page.items[:m]], max(0, m - len(page.items))
+        unused = (item for item in range(n) if item not in page.items)
+        fitted = page._replace(
+            items=[*items, *islice(unused, missing)],
+            propensity=[*page.propensity[:m], *[1.0] * missing],
+            rewards=[*page.rewards[:m], *[0.0] * missing],
+            absent=absent_now(page.absent, page.n_items, n),
+        )
+        if len(page.items) == m and page.policy == policy_name(self.policy):
+            return fitted
+        return fitted._replace(note=())
+
+    def _learn(self, pages: Sequence[LoggedPage]) -> None:
+        n, m = self.shown.shape
+        rows = _rows_of(pages, n, m)
+        if self.is_compiled:
+            self._check_notes(pages)
+            learn_rows(self.state, *rows)
+        else:
+            for page in pages:
+                self.state = _learn_one(self.policy, self.state, page, m)
+        count_rows(self.shown, self.clicked, self.loss, *rows[:3], rows.absent, rows.absent_ends)
+        self.pages += len(pages)
+
+    def _check_notes(self, pages: Sequence[LoggedPage]) -> None:
+        """Raise ValueError for a note that is not of the length that the kernel of the policy reads."""
+        m = self.shape.n_positions
+        whole, positions = self.policy.note_size(self.state.shape), np.arange(m)
+        part = self.policy.note_of_part(self.state, positions, positions, m).size
+        for page in pages:
+            if page.note:
+                is_whole = page.learned & (1 << m) - 1 == (1 << m) - 1 and not page.absent
+                if len(page.note) != (whole if is_whole else part):
+                    raise ValueError(f"a note of {policy_name(self.policy)} has {len(page.note)} numbers")
+
+
+class _Rows(NamedTuple):
+    """Pages of one shape as arrays, with a row for each."""
+
+    ranking: Ints  # (pages, m); -1 at positions that are not learned from
+    propensity: Floats  # (pages, m)
+    rewards: Floats  # (pages, m)
+    notes: Floats  # those of all pages, one after the other
+    note_ends: Ints  # (pages + 1,) where they end
+    absent: Ints  # as notes
+    absent_ends: Ints  # (pages + 1,)
+
+
+def _rows_of(pages: Sequence[LoggedPage], n: int, m: int) -> _Rows:
+    """Return pages that fit the shape as arrays; raises ValueError for what is not an item or a probability."""
+    ranking = np.array([page.items for page in pages], np.int64)
+    propensity = np.array([page.propensity for page in pages], np.float64)
+    rewards = np.array([page.rewards for page in pages], np.float64)
+    lines = np.sort(ranking, axis=1)
+    if lines[:, 0].min() < 0 or lines[:, -1].max() >= n or (lines[:, 1:] == lines[:, :-1]).any():
+        raise ValueError(f"the items of a page must be different ones from 0 to {n - 1}")
+    if not ((propensity > LEAST_PROPENSITY) & (propensity <= 1.0 + 1e-9)).all():
+        raise ValueError("the propensities of a page must be probabilities above 0")
+    if not ((rewards >= 0.0) & (rewards <= 1.0)).all():
+        raise ValueError("the rewards of a page must be numbers from 0 to 1")
+    every = (1 << m) - 1
+    if any(page.learned & every != every for page in pages):
+        ranking[~_learned(np.array([page.learned for page in pages], np.int64)[:, None], m)] = -1
+    notes, note_ends = _joined([page.note for page in pages], np.float64)
+    absent, absent_ends = _joined([page.absent for page in pages], np.int64)
+    if absent.size and not 0 <= absent.min() <= absent.max() < n:
+        raise ValueError(f"absent items must be items from 0 to {n - 1}")
+    return _Rows(ranking, propensity, rewards, notes, note_ends, absent, absent_ends)
+
+
+def _learned(mask: Any, m: int) -> Any:
+    """Return whether each of m positions is learned from."""
+    return (mask >> np.arange(m)) & 1 == 1
+
+
+def _joined(parts: Sequence[Sequence[float]], kind: Any) -> tuple[Any, Ints]:
+    """Return sequences one after the other, and where each ends."""
+    ends = np.zeros(len(parts) + 1, np.int64)
+    if any(parts):
+        np.cumsum([len(part) for part in parts], out=ends[1:])
+    return np.fromiter(chain.from_iterable(parts), kind, int(ends[-1])), ends
+
+
+def _learn_one(policy: Any, state: Any, page: LoggedPage, m: int) -> Any:
+    """Learn from a page with the policy's own ``learn``, and return the state."""
+    whole = page.learned & (1 << m) - 1 == (1 << m) - 1
+    decision = Decision(
+        np.array(page.items, np.int64),
+        np.array(page.propensity, np.float64),
+        np.array(page.note, np.float64),
+        np.array(page.absent, np.int64),
+        None if whole else _learned(page.learned, m),
+    )
+    return policy.learn(state, decision, np.array(page.rewards, np.float64))
+
+
+@kernel
+def learn_rows(
+    state: Any,
+    ranking: Ints,
+    propensity: Floats,
+    rewards: Floats,
+    notes: Floats,
+    note_ends: Ints,
+    absent: Ints,
+    absent_ends: Ints,
+) -> None:
+    """Learn from pages with the kernel of a policy; the arguments are those of ``_Rows``."""
+    for k in range(ranking.shape[0]):
+        note, away = notes[note_ends[k] : note_ends[k + 1]], absent[absent_ends[k] : absent_ends[k + 1]]
+        learn(state, ranking[k], propensity[k], rewards[k], note, away)
+
+
+@kernel
+def count_rows(
+    shown: Floats,
+    clicked: Floats,
+    loss: Floats,
+    ranking: Ints,
+    propensity: Floats,
+    rewards: Floats,
+    absent: Ints,
+    absent_ends: Ints,
+) -> None:
+    """Add pages to the counts of a log."""
+    for k in range(ranking.shape[0]):
+        for j in range(ranking.shape[1]):
+            i = ranking[k, j]
+            if i >= 0:
+                lost = 1.0 - rewards[k, j]
+                shown[i, j] += 1.0
+                clicked[i, j] += rewards[k, j]
+                loss[i, j] += lost / propensity[k, j]
+                for a in range(absent_ends[k], absent_ends[k + 1]):
+                    loss[absent[a], j] += lost

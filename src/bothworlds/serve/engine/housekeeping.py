@@ -1,0 +1,376 @@
+"""What is done every second or minute: snapshots, learning a log again, the guard, expiry, retention, last uses.
+
+Only the holder of the lease checks, expires and deletes. What it finds is kept in the store, so that it survives a
+restart and another holder.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ...policies.parts.change_detector import ChangeDetector
+from ..events import Learner, Lease
+from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, segment_words
+from ..reports.arm_comparison import compared_arms
+from ..reports.guard import (
+    guard_alpha,
+    guard_key,
+    guard_start,
+    guarded_pairs,
+    is_worse,
+    learned_arms,
+    read_guard_start,
+    start_value,
+)
+from ..reports.retention import RETENTION_MARGIN
+from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
+from ..reports.strata import ArmHistory
+from ..stores import LostLease, StoreError
+from ..visitors import sums_kept_since
+from .surface_rules import HOUR, expiry_of
+from .views import changes_key, read_changes, read_counts, read_state
+
+if TYPE_CHECKING:
+    from ..stores import Store
+    from .administration import Administration
+    from .recorder import Recorder
+    from .registry import Registry
+    from .served import Served, ServedLearner
+
+__all__ = ["RETENTION_ACTOR", "USE_RESOLUTION", "Housekeeping"]
+
+RETENTION_ACTOR, DETECTOR = "retention", "detector"  # actors in the audit log
+TICK_SECONDS = 1.0
+MINUTE_MS = 60_000  # between two looks at surfaces
+PASS_MS = HOUR  # between two passes of retention over a surface whose settings have not changed
+DAY_MS = 24 * HOUR
+USE_RESOLUTION = HOUR // 6  # a last use is written to the store if it has changed by more
+BATCH = 200  # events deleted in one transaction
+IDLE_RATIO = 4.0  # after a batch, the thread sleeps this many times as long as the batch took: others write too
+SNAPSHOT_RATE = 1e6  # bytes per second
+
+_log = logging.getLogger("bothworlds")
+
+
+class Housekeeping(threading.Thread):
+    """A thread that keeps surfaces in order; ``step`` and its parts block and raise StoreError.
+
+    ``mismatches`` has the ids of surfaces with a sample ratio mismatch, ``arms_ahead`` and ``arms_behind`` the surface
+    ids and the names of arms that are shown to get more or fewer clicks than the first arm, ``deleted`` and ``changes``
+    count deleted events and detected changes. Any thread may read them at any time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        recorder: Recorder,
+        administration: Administration,
+        clock: Callable[[], int],
+        history: ArmHistory,
+    ) -> None:
+        super().__init__(name="bothworlds housekeeping", daemon=True)
+        self._store, self._registry, self._recorder = store, registry, recorder
+        self._administration, self._clock, self._history = administration, clock, history
+        self._stopping = threading.Event()
+        self._looked_at = 0  # at the surfaces, in milliseconds
+        self._snapshots_until = 0.0  # when the rate allows another one
+        self._passed: dict[int, tuple[int, int]] = {}  # surface id -> version and time of the last pass of retention
+        self._proven: set[int] = set()  # ids of learners with a click
+        self._seen: dict[int, tuple[int, int]] = {}  # learner id -> number and rounds when changes were looked for
+        self._used: dict[int, int] = {}  # learner id -> last use that was written
+        self.mismatches: set[int] = set()
+        self.arms_ahead: set[tuple[int, Arm]] = set()
+        self.arms_behind: set[tuple[int, Arm]] = set()
+        self.deleted = self.changes = 0
+        self.last_error: str | None = None
+
+    def stop(self) -> None:
+        """Asks the thread to end after what it is doing; ``join`` waits for it."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        while not self._stopping.wait(TICK_SECONDS):
+            self._survive(self.step)
+        self._survive(self.save_snapshots)
+
+    def _survive(self, call: Callable[[], None]) -> None:
+        """Calls a function; the thread must survive every error."""
+        try:
+            call()
+            self.last_error = None
+        except LostLease:  # the next holder goes on
+            pass
+        except Exception as error:
+            self.last_error = str(error) or type(error).__name__
+            _log.warning("housekeeping fails: %s", self.last_error)
+
+    def step(self) -> None:
+        """Does what is due."""
+        self.learn_again()
+        self.save_snapshots()
+        now = self._clock()
+        if not 0 <= now - self._looked_at < MINUTE_MS:
+            self._looked_at = now
+            self.look()
+
+    # Every second
+
+    def learn_again(self) -> None:
+        """Learns the log again where a policy, its settings or slots were changed; then its lists are served.
+
+        Retention may delete events as soon as a snapshot covers them, so that the new state is saved at once.
+        """
+        for learner_id in self._registry.states.unfinished():
+            if self._stopping.is_set():
+                return
+            try:
+                self._registry.states.rebuild(learner_id)
+                if (lease := self._recorder.lease) is not None:
+                    self._registry.states.save(lease, learner_id, keep=1)
+            except (LostLease, StoreError):
+                raise
+            except Exception as error:  # of the policy; the page's own order is shown, and ``fault`` says why
+                _log.warning("a log cannot be learned again: %s", error)
+            self._registry.renew([learner_id])
+
+    def save_snapshots(self) -> None:
+        """Saves snapshots that are due, as fast as ``SNAPSHOT_RATE`` allows; all of them if the thread is ending."""
+        for learner_id in self._registry.states.due():
+            ending = self._stopping.is_set()
+            if (lease := self._recorder.lease) is None or (time.monotonic() < self._snapshots_until and not ending):
+                return
+            size = self._registry.states.save(lease, learner_id)
+            self._snapshots_until = time.monotonic() + size / SNAPSHOT_RATE
+
+    # Every minute
+
+    def look(self) -> None:
+        """Writes last uses; the holder of the lease also looks after all surfaces."""
+        self.write_uses()
+        if (lease := self._recorder.lease) is None:
+            return
+        rows: dict[int, list[Learner]] = {}
+        for learner in self._store.learners():
+            rows.setdefault(learner.surface_id, []).append(learner)
+        known = list(self._registry.by_id.values())
+        self._forget_others({served.surface.id for served in known})
+        for served in known:
+            if self._stopping.is_set():
+                return
+            try:
+                self.check(served.surface)
+                self.delete_old_events(lease, served)
+                self.note_changes(served)
+                self.expire_segments(served, rows.get(served.surface.id, ()))
+            except (LostLease, StoreError):
+                raise
+            except Exception as error:  # of a policy; the other surfaces are looked after
+                _log.warning("surface %r is not looked after: %s", served.surface.name, error)
+        self.erase(lease)
+
+    def write_uses(self) -> None:
+        """Writes when learners were last requested here, if that has changed by more than ``USE_RESOLUTION``."""
+        known = [one for served in list(self._registry.by_id.values()) for one in list(served.by_learner_id.values())]
+        used = {one.learner.id: one.used_at for one in known if one.used_at}
+        news = {id: at for id, at in used.items() if at - self._used.get(id, 0) > USE_RESOLUTION}
+        if news:
+            self._store.use_learners(news)
+            self._used |= news
+
+    # The holder of the lease, every minute
+
+    def _forget_others(self, surface_ids: set[int]) -> None:
+        """Forgets what was found on all but these surfaces, which were deleted."""
+        self.mismatches &= surface_ids
+        for arms in (self.arms_ahead, self.arms_behind):
+            arms -= {one for one in arms if one[0] not in surface_ids}
+
+    def check(self, surface: Surface) -> None:
+        """Counts the latest pages of a surface, compares its arms, and activates the guard if one of them is worse.
+
+        Logs what it finds for the first time.
+        """
+        record, before = read_ratio(self._store, surface)
+        updated = updated_ratio(self._store, self._history, surface, record, self._clock())
+        if updated != record or before is None:
+            self._store.put(ratio_key(surface.id), msgspec.msgpack.encode(updated))
+        trusted = updated.alarm_at is None  # a mismatch means that the clicks of the arms cannot be compared
+        if trusted:
+            self.mismatches.discard(surface.id)
+        elif surface.id not in self.mismatches:
+            self.mismatches.add(surface.id)
+            _log.warning(
+                "sample ratio mismatch on surface %r: pages or feedback of its arms do not come in the"
+                " proportion of their shares, so that their clicks cannot be compared",
+                surface.name,
+            )
+        compared = compared_arms(self._store, self._history, surface, self._clock()) if trusted else {}
+        for arms, sign in ((self.arms_ahead, 1), (self.arms_behind, -1)):
+            arms -= {one for one in arms if one[0] == surface.id}
+            arms |= {(surface.id, arm) for arm, direction in compared.items() if direction == sign}
+        if trusted and surface.settings.guard and surface.settings.holdout > 0.0:
+            self._guard(surface)
+
+    def _guard(self, surface: Surface) -> None:
+        for arm in learned_arms(surface):
+            if arm not in surface.guarded and self._is_worse(surface, arm):
+                if self._administration.activate_guard(surface, arm):
+                    message = "the guard serves the baseline order on surface %r: the learner of arm %r is worse"
+                    _log.warning(message, surface.name, arm)
+                return  # the surface has changed; other arms are checked in a minute
+
+    def _is_worse(self, surface: Surface, arm: Arm) -> bool:
+        now, since = self._clock(), read_guard_start(self._store, surface, arm)
+        if since is None:
+            start = guard_start(self._store, self._history, surface, arm, now)
+            if start is not None:
+                self._store.put(guard_key(surface, arm), start_value(start))
+            return False
+        strata = guarded_pairs(self._store, self._history, surface, arm, since, now)
+        return is_worse(strata, surface.settings.guard_margin, guard_alpha(surface))
+
+    def note_changes(self, served: Served) -> None:
+        """Writes to the audit log when the policy of a learner has detected that visitors click differently."""
+        for one in list(served.by_learner_id.values()):
+            learner, lists = one.learner, one.lists
+            if lists is None or self._seen.get(learner.id) == (lists.source.number, lists.source.rounds):
+                continue
+            self._seen[learner.id] = lists.source.number, lists.source.rounds
+            count = read_state(served, one, self._registry, lambda state: _detected(state.state))
+            known, _ = read_changes(self._store, learner.id)
+            if count != known:  # fewer after a reset
+                now = self._clock()
+                self._store.put(changes_key(learner.id), b"%d %d" % (count, now) if count > known else b"%d" % count)
+                if count > known:
+                    self.changes += 1
+                    self._store.write_audit([_change_entry(served.surface, learner, now)])
+
+    def expire_segments(self, served: Served, learners: Sequence[Learner]) -> None:
+        """Deletes segments of a surface that nobody has requested for long; ``learners`` are all that it has.
+
+        They live ``USE_RESOLUTION`` longer than listed.
+        """
+        now, settings = self._clock(), served.surface.settings
+        for segment in {learner.segment for learner in learners} - {""}:
+            if self._stopping.is_set():
+                return
+            rows = [learner for learner in learners if learner.segment == segment]
+            here = [one.used_at for one in map(served.by_learner_id.get, [row.id for row in rows]) if one]
+            used_at = max([*here, *(row.used_at for row in rows)]) + USE_RESOLUTION
+            if now > expiry_of(settings, used_at, False) and (
+                now > expiry_of(settings, used_at, True) or not self._is_proven(served, segment, rows)
+            ):
+                self._administration.expire(served.surface, segment, [row.id for row in rows])
+
+    def _is_proven(self, served: Served, segment: str, learners: Sequence[Learner]) -> bool:
+        """Returns whether a segment has a click, or starts from the baseline."""
+        ids = {of.id for of in learners}
+        if segment in served.surface.baseline_starts or not ids.isdisjoint(self._proven):
+            return True
+        for one in [served.by_learner_id[id] for id in ids if id in served.by_learner_id]:
+            if served.fault or np.any(read_counts(served, one, self._registry).clicked):
+                self._proven.add(one.learner.id)
+                return True
+        return False
+
+    # Deletion
+
+    def erase(self, lease: Lease) -> None:
+        """Erases the content of deleted events as soon as snapshots cover it, and tombstones that have expired."""
+        self._cover(lease)
+        while self._store.erase(lease, self._clock(), BATCH) == BATCH and not self._stopping.is_set():
+            continue
+
+    def delete_old_events(self, lease: Lease, served: Served) -> None:
+        """Deletes events of a surface that are older than ``retention_days``, and old sums by visitors.
+
+        Every hour, and after a change of the surface: then its states are saved first, because the snapshots of another
+        policy would let go of events that the present one has to learn.
+        """
+        surface, now = served.surface, self._clock()
+        version, at = self._passed.get(surface.id, (0, 0))
+        if version == surface.version and 0 <= now - at < PASS_MS:
+            return
+        self._store.forget_visitor_sums(surface.id, sums_kept_since(surface, now))
+        if (days := surface.settings.retention_days) is not None:
+            if version != surface.version:
+                for one in list(served.by_learner_id.values()):
+                    self._save_present(lease, served, one)
+            self._delete_old_events(lease, surface, now, now - round(days * DAY_MS))
+        self._passed[surface.id] = surface.version, now
+
+    def _delete_old_events(self, lease: Lease, surface: Surface, now: int, before: int) -> None:
+        """Deletes events of a surface that were created before a time, in batches with pauses between them."""
+        self._cover(lease, surface.id, before, now - RETENTION_MARGIN)
+        base = {"at": now, "actor": RETENTION_ACTOR, "action": "delete old events", "surface_id": surface.id}
+        events, count = f"events created before {rfc3339(before)}", 0
+
+        def entries(deleted: int) -> list[dict[str, Any]]:
+            """Returns the audit entry of a transaction: of the first, and of the last, which has the number of all."""
+            if deleted < BATCH:
+                return [{**base, "detail": f"{count + deleted} {events}"}] if deleted else []
+            return [] if count else [{**base, "detail": f"{events}, in several transactions"}]
+
+        deleted, audited = BATCH, False
+        while deleted == BATCH and not self._stopping.is_set():
+            started = time.perf_counter()
+            deleted = self._store.delete_old_events(lease, surface.id, before, now - RETENTION_MARGIN, BATCH, entries)
+            count, audited = count + deleted, 0 < deleted < BATCH
+            self.deleted += deleted
+            self._stopping.wait(min(1.0, IDLE_RATIO * (time.perf_counter() - started)) if deleted == BATCH else 0.0)
+        if count and not audited:  # the last transaction was not followed by a smaller one
+            self._store.write_audit([{**base, "detail": f"{count} {events}"}])
+
+    def _save_present(self, lease: Lease, served: Served, one: ServedLearner) -> None:
+        """Saves the state of a learner under the present policy as its only snapshot, if it has learned anything."""
+        read_state(served, one, self._registry, lambda state: None)
+        self.learn_again()
+        if read_state(served, one, self._registry, lambda state: state.number):
+            self._registry.states.save(lease, one.learner.id, keep=1)
+
+    def _cover(self, lease: Lease, surface_id: int | None = None, before: int = 0, late_before: int = 0) -> None:
+        """Saves the snapshots that deletion waits for: a state must not depend on events that are gone."""
+        waiting = self._store.uncovered(surface_id, before, late_before)
+        rows = {learner.id: learner for learner in self._store.learners(surface_id)} if waiting else {}
+        for learner in [rows[id] for id in waiting if id in rows]:
+            served = self._registry.by_id.get(learner.surface_id)
+            if served is None or served.fault:
+                continue
+            try:
+                if (one := served.by_learner_id.get(learner.id)) is not None:
+                    self._save_present(lease, served, one)
+                else:
+                    self._registry.states.cover(lease, learner, waiting[learner.id], None)
+            except (LostLease, StoreError):
+                raise
+            except Exception as error:  # of the policy: its events are kept
+                _log.warning("no snapshot of surface %r can be made: %s", served.surface.name, error)
+
+
+def _detected(state: Any) -> int:
+    """Returns how many changes of visitors the state of a policy has detected; 0 if it detects none."""
+    detector = getattr(state, "detector", None)
+    return int(detector.changes[0]) if isinstance(detector, ChangeDetector) else 0
+
+
+def _change_entry(surface: Surface, learner: Learner, now: int) -> dict[str, Any]:
+    """Returns the audit entry for a change of visitors, which was noticed now."""
+    where = f", {segment_words(learner.segment)}" if learner.segment else ""
+    return {
+        "at": now,
+        "actor": DETECTOR,
+        "action": CHANGE_DETECTED,
+        "detail": f"visitors click differently since about {rfc3339(now)}{where}",
+        "surface_id": surface.id,
+        "segment": learner.segment,
+        "learner": learner.number,
+        "changed_at": now,
+    }

@@ -1,0 +1,279 @@
+"""Pages on which administrators create and edit surfaces.
+
+A form is translated into the API call of the same meaning, which ``SurfaceEndpoints`` answers: validation, limits,
+versions and the audit log are those of the API, and its errors are shown beside the fields. The forms work without
+scripts. ``sessions`` says what protects them against CSRF.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message
+
+from ..config import Limits
+from ..dashboard import surface_form
+from ..dashboard.routes import page, service_address
+from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
+from ..engine_protocol import EngineProtocol
+from ..model import LISTED_ITEMS, Invalid, ServiceError, Surface
+from ..stores import StoreError, VersionConflict
+from ..surface_input import decoded, item_lines
+from .body import Form, header, read_form
+from .operations import Handler
+from .problems import Problem, logged_problem
+from .sessions import Editor, Sessions, sign_in_path
+from .surfaces import SurfaceEndpoints
+
+__all__ = ["SurfaceForms"]
+
+ROUTE = "pages"  # in log and metrics
+ERRORS = (Problem, ServiceError, StoreError, VersionConflict)
+ITEMS = "items"  # the field for their names, and the one for a file
+MUST_NOT_EXIST = (b"if-none-match", b"*")
+STALE = (
+    "somebody else has changed this surface since you opened the page, and nothing was saved. Your entries are kept; "
+    "where they differ from the surface, its value is shown. Saving again overwrites it"
+)
+
+Respond = Callable[[Request, Editor], Awaitable[Response]]
+Lines = list[tuple[int, str]]  # number of a line, item
+
+
+class SurfaceForms:
+    """The pages ``/new-surface`` and ``/edit/{surface}``. All methods are called on the event loop."""
+
+    def __init__(self, engine: EngineProtocol, endpoints: SurfaceEndpoints, sessions: Sessions, limits: Limits) -> None:
+        self._engine, self._endpoints, self._sessions, self._limits = engine, endpoints, sessions, limits
+        self._item_actions: dict[str, Handler] = {  # by the name of the button, whose value is the item
+            "pause": endpoints.pause_item,
+            "resume": endpoints.resume_item,
+            "remove": endpoints.delete_item,
+            "restore": endpoints.put_item,
+        }
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of all forms."""
+        return [
+            Route("/new-surface", self._for_editors(self._show_new), methods=["GET"]),
+            Route("/new-surface", self._for_editors(self._create), methods=["POST"]),
+            Route("/edit/{surface:path}", self._for_editors(self._show_edit), methods=["GET"]),
+            Route("/edit/{surface:path}", self._for_editors(self._edit), methods=["POST"]),
+        ]
+
+    async def _show_new(self, request: Request, editor: Editor) -> Response:
+        return _new_page(request, editor, texts_of(), FormErrors())
+
+    async def _create(self, request: Request, editor: Editor) -> Response:
+        form, lines = await self._form(request, editor), []
+        name = form.texts.get("name", "").strip()
+        try:
+            values, lines = values_of(form.texts), _items(form)
+            body = {**values, ITEMS: [item for _, item in lines]}
+            await self._endpoints.put_surface(_api_request(MUST_NOT_EXIST, body, surface=name), editor.actor)
+        except ERRORS as error:
+            problem, texts = logged_problem(error, ROUTE), {**texts_of(), **form.texts}
+            exists = [{"pointer": "/name", "detail": problem.detail}] if problem.status == 412 else []
+            names = ["name", ITEMS, *surface_form.FIELDS]
+            found = form_errors(problem.detail, exists or problem.errors, names, [number for number, _ in lines])
+            return _new_page(request, editor, texts, found, problem.status)
+        return _redirect(request, f"/edit/{quote(name, safe='')}?saved")
+
+    async def _show_edit(self, request: Request, editor: Editor) -> Response:
+        surface = self._engine.surface(request.path_params["surface"])
+        return await self._edit_page(request, editor, surface, texts_of(surface.settings), FormErrors())
+
+    async def _edit(self, request: Request, editor: Editor) -> Response:
+        """Make the change of the button that was pressed; redirect to the page, or show it with the errors."""
+        form, lines = await self._form(request, editor), []
+        surface = self._engine.surface(request.path_params["surface"])
+        expected, texts = _expected_version(form), {**texts_of(surface.settings), **form.texts}
+        names: list[str] = []  # of the fields in this form
+        anchor = ""
+        try:
+            match form.texts.get("action"):
+                case "settings":
+                    names = [*surface_form.FIELDS]
+                    changes = _changes(surface, values_of(form.texts))
+                    call = _api_request(_if_match(expected), changes, surface=surface.name)
+                    await self._endpoints.patch_surface(call, editor.actor)
+                case "add":
+                    names, anchor, lines = [ITEMS], "#items", _items(form)
+                    body = {ITEMS: [item for _, item in lines]}
+                    call = _api_request(_if_match(expected), body, surface=surface.name)
+                    await self._endpoints.put_surface(call, editor.actor)
+                case "restart":
+                    call = _api_request(_if_match(expected), surface=surface.name)
+                    await self._endpoints.restart_comparison(call, editor.actor)
+                case "delete":
+                    _check_confirmation(surface, form)
+                    await self._endpoints.delete_surface(
+                        _api_request(_if_match(expected), surface=surface.name), editor.actor
+                    )
+                    return _redirect(request, "/")
+                case _ if "promote" in form.texts:
+                    call = _api_request(_if_match(expected), {"arm": form.texts["promote"]}, surface=surface.name)
+                    await self._endpoints.promote(call, editor.actor)
+                case _:
+                    anchor = "#items"
+                    await self._change_item(surface, form, editor)
+        except ERRORS as error:
+            problem, now = logged_problem(error, ROUTE), self._engine.surface(surface.name)
+            if problem.status == 412:
+                return await self._edit_page(request, editor, now, texts, FormErrors({}, STALE), 412)
+            found = form_errors(problem.detail, problem.errors, names, [number for number, _ in lines])
+            return await self._edit_page(request, editor, now, texts, found, problem.status, expected)
+        return _redirect(request, f"/edit/{quote(surface.name, safe='')}?saved{anchor}")
+
+    async def _edit_page(
+        self,
+        request: Request,
+        editor: Editor,
+        surface: Surface,
+        texts: Mapping[str, str],
+        errors: FormErrors,
+        status: int = 200,
+        version: int | None = None,
+    ) -> Response:
+        """Return the page of a surface. ``version`` is the one that its forms were made for, if not the current one.
+
+        Of the items with the text ``find`` of the query in their names, it lists up to ``LISTED_ITEMS``: a page of more
+        takes seconds to make, for which ranking waits.
+        """
+        now, find = texts_of(surface.settings), request.query_params.get("find", "")
+        found = sorted((item.state, item.index) for item in surface.items if find.lower() in item.name.lower())
+        return page(
+            request,
+            "edit-surface.html",
+            status,
+            surface=surface,
+            find=find,
+            items=[surface.items[index] for _, index in found[:LISTED_ITEMS]],
+            n_found=len(found),
+            version=surface.version if version is None else version,
+            now={name: text for name, text in now.items() if text.split() != texts.get(name, "").split()},
+            settled=(await self._engine.retention_of(surface.name)).get("events"),
+            address=service_address(request),
+            saved="saved" in request.query_params,
+            **_form_context(editor, texts, errors),
+        )
+
+    async def _change_item(self, surface: Surface, form: Form, editor: Editor) -> None:
+        action = next((name for name in self._item_actions if name in form.texts), None)
+        if action is None:
+            raise Problem(422, "the form does not say what to change")
+        match = _if_match(_expected_version(form))
+        call = _api_request(match, surface=surface.name, item=form.texts[action])
+        await self._item_actions[action](call, editor.actor)
+
+    async def _form(self, request: Request, editor: Editor) -> Form:
+        """Return the form of a request; raises a 403 if it is not from a page of the editor's session."""
+        form = await read_form(request, self._limits)
+        editor.check(request.scope, form.texts.get("token", ""))
+        return form
+
+    def _for_editors(self, respond: Respond) -> Callable[[Request], Awaitable[Response]]:
+        """Wrap a handler: administrators only, with changes of other processes, and with errors as pages."""
+
+        async def authorised(request: Request) -> Response:
+            try:
+                editor = await self._sessions.editor(request.scope)
+                await self._engine.catch_up()
+                return await respond(request, editor)
+            except ERRORS as error:
+                if getattr(error, "status", 0) == 401:
+                    if b"text/html" not in header(request.scope, b"accept"):
+                        raise
+                    return _redirect(request, sign_in_path(request.scope))
+                return _problem_page(request, logged_problem(error, ROUTE))
+
+        return authorised
+
+
+def _problem_page(request: Request, problem: Problem) -> Response:
+    shown = page(request, "problem.html", problem.status, title=problem.title, detail=problem.detail)
+    shown.headers.update(problem.headers)
+    return shown
+
+
+def _api_request(precondition: tuple[bytes, bytes], body: Any = None, **params: str) -> Request:
+    """Return the request of the API that a form means: ``params`` are the parameters of its path."""
+    content = b"" if body is None else json.dumps(body).encode()
+    headers = [(b"content-type", b"application/json"), precondition]
+    message: Message = {"type": "http.request", "body": content, "more_body": False}
+
+    async def receive() -> Message:
+        return message
+
+    return Request({"type": "http", "headers": headers, "path_params": params, "query_string": b""}, receive)
+
+
+def _if_match(version: int) -> tuple[bytes, bytes]:
+    return b"if-match", b'"%d"' % version
+
+
+def _expected_version(form: Form) -> int:
+    """Return the version that the form was made for; 0, which no surface has, if it does not say."""
+    text = form.texts.get("version", "")
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
+
+
+def _check_confirmation(surface: Surface, form: Form) -> None:
+    """Raise a 422 unless the name of the surface was typed in to confirm its deletion."""
+    if form.texts.get("confirmation", "").strip() != surface.name:
+        raise Problem(422, "the surface was not deleted: to confirm, type its name into the field beside the button")
+
+
+def _items(form: Form) -> Lines:
+    """Return the items of a form: those of its text, then those of its file; raises Invalid if it is not text."""
+    try:
+        text = decoded(form.files.get("file", b""), "the file")
+    except ValueError as error:
+        raise Invalid(str(error), "/items") from None
+    return item_lines(form.texts.get(ITEMS, "")) + item_lines(text)
+
+
+def _changes(surface: Surface, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that differ from the settings of a surface."""
+    now = json.loads(json.dumps(msgspec.to_builtins(surface.settings)))  # with lists instead of tuples
+    return {name: value for name, value in values.items() if value != now[name]}
+
+
+def _new_page(
+    request: Request, editor: Editor, texts: Mapping[str, str], errors: FormErrors, status: int = 200
+) -> Response:
+    return page(request, "new-surface.html", status, now={}, **_form_context(editor, texts, errors))
+
+
+def _form_context(editor: Editor, texts: Mapping[str, str], errors: FormErrors) -> dict[str, Any]:
+    policy = texts.get("policy", "")
+    return {
+        "token": editor.form_token,
+        "texts": texts,
+        "errors": errors.fields,
+        "problem": errors.whole,
+        "groups": surface_form.groups(texts, errors.fields),
+        "policies": {policy: (), **_served_policies()},
+    }
+
+
+@cache
+def _served_policies() -> dict[str, tuple[str, ...]]:
+    """Return the policies that can be served, with the names of their settings."""
+    from ... import policies  # here, so that a supervisor loads no Numba
+    from ..engine.surface_rules import served_names
+
+    return {name: tuple(policies.describe(name).settings) for name in served_names()}
+
+
+def _redirect(request: Request, path: str) -> Response:
+    return RedirectResponse(request.scope.get("root_path", "") + path, 303)

@@ -1,0 +1,160 @@
+"""Endpoints for events, state, reports, health and metrics: all that do not change a surface."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ... import __version__
+from ..engine_protocol import EngineProtocol
+from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown
+from ..observability.metrics import CONTENT_TYPE, Metrics
+from ..schemas import DeletedCount, rfc3339
+from .auth import Keyring
+from .openapi import describe
+from .problems import Problem, json_response
+
+__all__ = ["ReadEndpoints", "with_rfc3339_times"]
+
+EVENT_ID_DIGITS = 32
+MAX_SEGMENT_LENGTH = 128
+NOT_READY = "the service is not ready; its log has the reason, and so has this response for a key with the role read"
+FIRST_YEAR, LAST_YEAR = 1970, 9998  # of since and until: rounding up must not lead to the year 10000
+WHICH = "name the events by visitor, or by surface and request_id"
+TIME_FIELDS = ("at", "since", "until", "late_until")  # and all that end with _at or _since
+
+
+class ReadEndpoints:
+    """Handlers of requests that only read, and of those that delete events, which are durably deleted on return.
+
+    ``stopping`` makes /readyz fail while the service shuts down.
+    """
+
+    def __init__(self, engine: EngineProtocol, keyring: Keyring, metrics: Metrics) -> None:
+        self._engine, self._keyring, self._metrics = engine, keyring, metrics
+        self.stopping = False
+
+    async def get_event(self, request: Request, actor: str) -> Response:
+        event_id = request.path_params["event_id"]
+        if len(event_id) != EVENT_ID_DIGITS or not set(event_id) <= set("0123456789abcdef"):
+            raise Unknown(f"there is no event with this id; ids have {EVENT_ID_DIGITS} digits from 0-9 and a-f")
+        return json_response(with_rfc3339_times(await self._engine.event(event_id)))
+
+    async def delete_event(self, request: Request, actor: str) -> Response:
+        await self._engine.delete_event(request.path_params["event_id"], actor=actor)
+        return Response(status_code=204)
+
+    async def delete_events(self, request: Request, actor: str) -> Response:
+        given = dict(request.query_params)
+        if len(given) != len(request.query_params.multi_items()):
+            raise Problem(422, f"a parameter is given twice; {WHICH}")
+        if given.keys() == {"visitor"}:
+            count = await self._engine.delete_visitor(given["visitor"], actor=actor)
+        elif given.keys() == {"surface", "request_id"}:
+            count = await self._engine.delete_request(given["surface"], given["request_id"], actor=actor)
+        else:
+            raise Problem(422, WHICH)
+        return json_response(DeletedCount(count))
+
+    async def get_state(self, request: Request, actor: str) -> Response:
+        segment, arm = _segment(request) or "", request.query_params.get("arm", LEARNER_ARM)
+        state = await self._engine.state(request.path_params["surface"], segment, arm, _limit(request))
+        return await asyncio.to_thread(_response, state)
+
+    async def get_report(self, request: Request, actor: str) -> Response:
+        since, until = _time(request, "since"), _time(request, "until")
+        if since is not None and until is not None and until <= since:
+            raise _wrong_parameter("until", "it must be later than since")
+        report = await self._engine.report(
+            request.path_params["surface"], since=since, until=until, segment=_segment(request)
+        )
+        return await asyncio.to_thread(_response, report)
+
+    async def openapi(self, request: Request, actor: str) -> Response:
+        return json_response(_document())
+
+    async def alive(self, request: Request, actor: str) -> Response:
+        return json_response({"alive": True})
+
+    async def ready(self, request: Request, actor: str) -> Response:
+        health = self._engine.health()  # not in a thread: all threads may be waiting for a store that does not respond
+        # Reasons may name the host of the store, which only the role read may see.
+        reasons = list(health.get("reasons", ())) if await self._keyring.allows(request.scope, "read") else []
+        reasons += ["the service is stopping"] if self.stopping else []
+        ready = bool(health.get("ready")) and not self.stopping
+        if not ready:
+            raise Problem(503, "; ".join(map(str, reasons)) or NOT_READY, title="Not ready")
+        return json_response({"ready": True, "reasons": reasons})
+
+    async def metrics(self, request: Request, actor: str) -> Response:
+        self._metrics.set_health(self._engine.health())
+        return Response(self._metrics.exposition(), media_type=None, headers={"content-type": CONTENT_TYPE})
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return describe(__version__)
+
+
+def _response(content: Any) -> Response:
+    """Return content with times as JSON; in a thread, because it may be large."""
+    return json_response(with_rfc3339_times(content))
+
+
+def with_rfc3339_times(value: Any) -> Any:
+    """Return a copy in which the times of the engine, in milliseconds, are RFC 3339; fields are recognised by name.
+
+    >>> with_rfc3339_times({"created_at": 0, "series": [{"at": 1000, "pages": 3}]})
+    {'created_at': '1970-01-01T00:00:00.000Z', 'series': [{'at': '1970-01-01T00:00:01.000Z', 'pages': 3}]}
+    """
+    if isinstance(value, dict):
+        return {
+            name: rfc3339(field) if _is_time(name, field) else with_rfc3339_times(field)
+            for name, field in value.items()
+        }
+    return [with_rfc3339_times(element) for element in value] if isinstance(value, list | tuple) else value
+
+
+def _is_time(name: Any, value: Any) -> bool:
+    return type(value) is int and (name in TIME_FIELDS or str(name).endswith(("_at", "_since")))
+
+
+def _segment(request: Request) -> str | None:
+    segment = request.query_params.get("segment")
+    if segment is not None and len(segment) > MAX_SEGMENT_LENGTH:
+        raise _wrong_parameter("segment", f"names of segments have {MAX_SEGMENT_LENGTH} characters at most")
+    return segment
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", str(LISTED_ITEMS))
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MAX_ITEMS_EVER):
+        raise _wrong_parameter("limit", f"it must be a number from 1 to {MAX_ITEMS_EVER}")
+    return int(text[:9])
+
+
+def _time(request: Request, name: str) -> int | None:
+    """Return a time of the query in milliseconds, None if absent; raises a 422 for one without a time zone."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text.replace(" ", "+"))  # an unencoded plus sign in a query means a space
+        if parsed.tzinfo is None:
+            raise _wrong_parameter(name, "it needs a time zone, such as Z at the end")
+        time = parsed.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _wrong_parameter(name, "it must be a time such as 2026-01-31T12:00:00Z") from None
+    if not FIRST_YEAR <= time.year <= LAST_YEAR:
+        raise _wrong_parameter(name, f"it must be between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return round(time.timestamp() * 1000)
+
+
+def _wrong_parameter(name: str, detail: str) -> Problem:
+    errors = [{"pointer": f"?{name}", "detail": detail}]
+    return Problem(422, f"the query parameter {name!r} is wrong: {detail}", errors=errors)

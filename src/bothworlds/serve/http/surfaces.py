@@ -1,0 +1,237 @@
+"""Endpoints for surfaces, their items and segments, and for the token secret."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..config import Limits
+from ..engine_protocol import EngineProtocol
+from ..model import Conflict, StateConflict, Surface, Unknown, learned_again
+from ..schemas import (
+    Promotion,
+    Reset,
+    Rotation,
+    SegmentView,
+    SurfaceChanges,
+    SurfaceRequest,
+    WarmStart,
+    rfc3339,
+    view_of,
+)
+from ..stores import VersionConflict
+from .body import check_count, decode, media_type, read_body
+from .problems import Problem, json_response
+
+__all__ = ["SurfaceEndpoints", "etag"]
+
+T = TypeVar("T")
+
+_surface_request = msgspec.json.Decoder(SurfaceRequest)
+_surface_changes = msgspec.json.Decoder(SurfaceChanges)
+_promotion = msgspec.json.Decoder(Promotion)
+_reset = msgspec.json.Decoder(Reset)
+_rotation = msgspec.json.Decoder(Rotation)
+_warm_start = msgspec.json.Decoder(WarmStart)
+
+
+def etag(surface: Surface) -> str:
+    """Return the entity tag of a surface, which is its version."""
+    return f'"{surface.version}"'
+
+
+class SurfaceEndpoints:
+    """Handlers for administrators. A change is durable and served by this process when its response is sent.
+
+    Changes of a surface honour ``If-Match`` and ``If-None-Match`` (412) and a ``version`` in the body (409).
+    """
+
+    def __init__(self, engine: EngineProtocol, limits: Limits) -> None:
+        self._engine, self._limits = engine, limits
+
+    async def list_surfaces(self, request: Request, actor: str) -> Response:
+        return json_response({"surfaces": [view_of(surface) for surface in self._engine.surfaces()]})
+
+    async def get_surface(self, request: Request, actor: str) -> Response:
+        surface = self._engine.surface(_path(request, "surface"))
+        # Weak comparison: a proxy that compresses responses makes entity tags weak.
+        if etag(surface) in {tag.removeprefix("W/") for tag in _tags(request, "if-none-match")}:
+            return Response(status_code=304, headers={"etag": etag(surface)})
+        return _surface_response(surface)
+
+    async def put_surface(self, request: Request, actor: str) -> Response:
+        name, body = _path(request, "surface"), await self._body(request, _surface_request)
+        self._check_limits(name, body)
+        expected, before = self._expected_version(request, name, body), self._find(name)
+        surface, created = await _with_preconditions(
+            request, self._engine.put_surface(name, body, actor=actor, if_version=expected)
+        )
+        return await self._changed(before, surface, 201 if created else 200)
+
+    async def patch_surface(self, request: Request, actor: str) -> Response:
+        name, body = _path(request, "surface"), await self._body(request, _surface_changes)
+        self._check_limits(name, body)
+        expected, before = self._expected_version(request, name, body), self._find(name)
+        change = self._engine.patch_surface(name, body, actor=actor, if_version=expected)
+        return await self._changed(before, await _with_preconditions(request, change))
+
+    async def delete_surface(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        self._engine.surface(name)
+        expected = self._expected_version(request, name, {})
+        await _with_preconditions(request, self._engine.delete_surface(name, actor=actor, if_version=expected))
+        return Response(status_code=204)
+
+    async def put_item(self, request: Request, actor: str) -> Response:
+        name, item = _path(request, "surface"), _path(request, "item")
+        before = {known.name for known in self._engine.surface(name).items if known.state != "removed"}
+        self._check_limits(name, {"items": [item]})
+        surface = await self._change_item(request, self._engine.put_item, actor)
+        return _surface_response(surface, 200 if item in before else 201)
+
+    async def delete_item(self, request: Request, actor: str) -> Response:
+        return _surface_response(await self._change_item(request, self._engine.delete_item, actor))
+
+    async def pause_item(self, request: Request, actor: str) -> Response:
+        return _surface_response(await self._change_item(request, self._engine.pause_item, actor))
+
+    async def resume_item(self, request: Request, actor: str) -> Response:
+        return _surface_response(await self._change_item(request, self._engine.resume_item, actor))
+
+    async def reset(self, request: Request, actor: str) -> Response:
+        body = await read_body(request.scope, request.receive, self._limits)
+        options = decode(_checked_json(request, body) or b"{}", _reset)
+        await self._engine.reset(_path(request, "surface"), segment=options.segment, actor=actor)
+        return Response(status_code=204)
+
+    async def restart_comparison(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        self._expected_version(request, name, {})
+        return _surface_response(await _with_preconditions(request, self._engine.restart_comparison(name, actor=actor)))
+
+    async def promote(self, request: Request, actor: str) -> Response:
+        name, body = _path(request, "surface"), await self._body(request, _promotion)
+        expected = self._expected_version(request, name, body)
+        change = self._engine.promote(name, body["arm"], actor=actor, if_version=expected)
+        return _surface_response(await _with_preconditions(request, change))
+
+    async def list_segments(self, request: Request, actor: str) -> Response:
+        name = _path(request, "surface")
+        segments = [_dated(segment) for segment in await self._engine.segments(name)]
+        return json_response({"segments": segments, "max_segments": self._engine.surface(name).settings.max_segments})
+
+    async def delete_segment(self, request: Request, actor: str) -> Response:
+        await self._engine.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
+        return Response(status_code=204)
+
+    async def warm_start(self, request: Request, actor: str) -> Response:
+        body = await read_body(request.scope, request.receive, self._limits)
+        start = decode(_checked_json(request, body), _warm_start)
+        if not start.baseline:
+            raise Problem(422, "a warm start needs baseline: true")
+        name = _path(request, "surface")
+        await self._engine.start_from_baseline(name, rounds=start.rounds, segment=start.segment, actor=actor)
+        return Response(status_code=204)
+
+    async def rotate_secret(self, request: Request, actor: str) -> Response:
+        body = await read_body(request.scope, request.receive, self._limits)
+        options = decode(_checked_json(request, body) or b"{}", _rotation)
+        await self._engine.rotate_secret(actor=actor, forget=options.forget)
+        return Response(status_code=204)
+
+    async def _change_item(self, request: Request, change: Callable[..., Awaitable[Surface]], actor: str) -> Surface:
+        name = _path(request, "surface")
+        self._expected_version(request, name, {})
+        return await _with_preconditions(request, change(name, _path(request, "item"), actor=actor))
+
+    async def _body(self, request: Request, decoder: msgspec.json.Decoder[Any]) -> dict[str, Any]:
+        body = await read_body(request.scope, request.receive, self._limits)
+        content: dict[str, Any] = msgspec.to_builtins(decode(_checked_json(request, body), decoder))
+        return content
+
+    def _expected_version(self, request: Request, name: str, body: dict[str, Any]) -> int | None:
+        """Return the version that the surface must have for a change; None for any, 0 if it must not exist.
+
+        Removes ``version`` from the body. Raises a 412 if ``If-Match`` or ``If-None-Match`` fails, a 409 if the version
+        in the body is not the current one.
+        """
+        version: int | None = body.pop("version", None)
+        current = self._find(name)
+        tags, absent = _tags(request, "if-match"), _tags(request, "if-none-match")
+        if tags and (current is None or not {"*", etag(current)} & tags):
+            raise Problem(412, _stale(current))
+        if current is not None and {"*", etag(current)} & absent:
+            raise Problem(412, "the surface exists already")
+        if current is not None and version not in (None, current.version):
+            raise Problem(409, _stale(current))
+        if current is None and "*" in absent:
+            return 0
+        return current.version if current is not None and tags - {"*"} else version
+
+    async def _changed(self, before: Surface | None, after: Surface, status: int = 200) -> Response:
+        """Return a changed surface, with how many events of its log are learned again because of the change."""
+        events: int | msgspec.UnsetType = msgspec.UNSET
+        if before is not None and learned_again(before, after):
+            events = (await self._engine.retention_of(after.name)).get("events", msgspec.UNSET)
+        return _surface_response(after, status, events)
+
+    def _find(self, name: str) -> Surface | None:
+        try:
+            return self._engine.surface(name)
+        except Unknown:
+            return None
+
+    def _check_limits(self, name: str, body: dict[str, Any]) -> None:
+        known = self._find(name)
+        items = {item.name for item in known.items if item.state != "removed"} if known else set()
+        check_count(body.get("slots", 0), self._limits.slots, "slots", "/slots")
+        check_count(len(items | set(body.get("items", ()))), self._limits.items, "items on one surface", "/items")
+        if known is None:
+            check_count(len(self._engine.surfaces()) + 1, self._limits.surfaces, "surfaces", "")
+
+
+async def _with_preconditions(request: Request, change: Awaitable[T]) -> T:
+    """Await a change; another version is a 412 if there is an ``If-Match`` or ``If-None-Match``, otherwise a 409."""
+    try:
+        return await change
+    except StateConflict:
+        raise
+    except (Conflict, VersionConflict) as error:
+        if "if-match" not in request.headers and "if-none-match" not in request.headers:
+            raise
+        raise Problem(412, str(error)) from error
+
+
+def _path(request: Request, name: str) -> str:
+    part: str = request.path_params[name]
+    return part
+
+
+def _checked_json(request: Request, body: bytes) -> bytes:
+    if body:  # an empty body needs no media type
+        media_type(request.scope, [b"application/json"])
+    return body
+
+
+def _tags(request: Request, name: str) -> set[str]:
+    return {tag.strip() for tag in request.headers.get(name, "").split(",") if tag.strip()}
+
+
+def _stale(current: Surface | None) -> str:
+    if current is None:
+        return "there is no such surface"
+    return f"the surface now has version {current.version}; read it again, and send the change for that version"
+
+
+def _dated(segment: SegmentView) -> dict[str, Any]:
+    """Return the segment with its times as RFC 3339."""
+    used_at, expires_at = (None if at is None else rfc3339(at) for at in (segment["used_at"], segment["expires_at"]))
+    return {**segment, "used_at": used_at, "expires_at": expires_at}
+
+
+def _surface_response(surface: Surface, status: int = 200, again: int | msgspec.UnsetType = msgspec.UNSET) -> Response:
+    return json_response(view_of(surface, again), status, {"etag": etag(surface)})

@@ -1,0 +1,132 @@
+"""Outcomes: how feedback changes an event, when and why the event settles, and what is learned from it.
+
+Pure functions; no storage. Clicks are merged by OR and rewards by the maximum, so that repeated, partial and reordered
+feedback gives the same outcome. A settled event does not change any more, except that ``late`` takes clicks which come
+until ``late_until``: they are reported, but neither learned from nor compared.
+
+Only pages that were seen may be learned from, and whether a page is learned from must not depend on its clicks. So a
+surface says what its feedback means:
+
+- ``final``: every page that was seen reports ``shown`` or ``final``, which confirms it. A click alone does not: clicked
+  pages would be learned from and others would not. Final pages settle as they come, or at their deadline while too many
+  pages end without ``final``. Other confirmed pages settle at their deadline, and unconfirmed ones are not learned.
+- ``clicks``: only clicks are sent. Every page settles at its deadline, in the order in which they were shown.
+
+A page that was reported as not shown, and has no click, is void under both.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ..kernels import Floats
+from .events import Event, Feedback, SettledBy
+from .model import BASELINE_ARM, LOSS_UNIT, Status
+from .rewards import increased_slots, merged_rewards
+
+__all__ = ["due_at", "is_compared", "is_learned", "merged", "rewards_of", "settled_by"]
+
+AT_ONCE = 0
+
+
+def merged(event: Event, feedback: Feedback, now: int) -> tuple[Event, Status]:
+    """Returns the event after this feedback, and the status for the sender. The arguments are not changed.
+
+    - ``rejected``: the event was deleted, or the token has another list than the one that is stored. The visitor saw a
+      list whose record was lost, so that her clicks say nothing about the stored one.
+    - ``expired``: something new after the late window.
+    - ``accepted``: something new on an open event; ``late_applied``: new clicks on a settled one.
+    - ``duplicate``, ``settled``: nothing new, or, on a settled event, nothing but ``shown`` or ``final``.
+    """
+    if event.deleted or not _same_list(event, feedback.event):
+        return event, "rejected"
+    rewards = merged_rewards(event.rewards, feedback.rewards)
+    new = increased_slots(event.rewards, rewards) if feedback.rewards else feedback.clicks & ~event.clicks
+    if event.number is not None:
+        new &= ~event.late
+        if not new:
+            reported = feedback.clicks or feedback.rewards or event.settled_by == "final"
+            return event, "duplicate" if reported else "settled"
+        if now > event.late_until:
+            return event, "expired"
+        return msgspec.structs.replace(event, late=event.late | new), "late_applied"
+    if now > event.late_until:
+        return event, "expired"
+    clicks, final = event.clicks | new, event.final or feedback.final
+    shown = _merged_shown(event.shown, feedback.shown, clicks)
+    if (clicks, rewards, shown, final) == (event.clicks, event.rewards, event.shown, event.final):
+        return event, "duplicate"
+    return msgspec.structs.replace(event, clicks=clicks, rewards=rewards, shown=shown, final=final), "accepted"
+
+
+def settled_by(event: Event, surface_feedback: Literal["final", "clicks"], now: int, as_they_come: bool) -> SettledBy:
+    """Returns why an event is settled, or settles now; "" while it is open.
+
+    ``as_they_come`` is whether final pages of the surface may settle before their deadline.
+    """
+    if event.number is not None:
+        return event.settled_by
+    if event.shown is False:
+        return "void"
+    overdue = now > event.expires_at
+    if event.final and (overdue or (as_they_come and surface_feedback == "final")):
+        return "final"
+    if not overdue:
+        return ""
+    return "deadline" if event.shown or surface_feedback == "clicks" else "unconfirmed"
+
+
+def due_at(event: Event) -> int:
+    """Returns the time after which an open event may settle, if final pages of its surface settle as they come.
+
+    >>> from .events import Listed
+    >>> page = Event(id=b"", surface_id=1, learner_id=1, segment="", arm="learner", created_at=0, expires_at=600_000,
+    ...     late_until=900_000, n=2, listed=Listed((1, 0), (0.5, 0.5), 0b11))
+    >>> due_at(page), due_at(msgspec.structs.replace(page, final=True))
+    (600000, 0)
+    """
+    return AT_ONCE if event.final or event.shown is False else event.expires_at
+
+
+def is_learned(event: Event) -> bool:
+    """Returns whether the learner of an event learns from it."""
+    learned = event.settled_by in ("final", "deadline", "import") and event.counted
+    return learned and event.listed.learn != 0 and event.arm != BASELINE_ARM
+
+
+def is_compared(event: Event) -> bool:
+    """Returns whether an event is a page of its arm, in the history and in comparisons.
+
+    An imported event is not: no arm of the surface was drawn for it.
+    """
+    return event.settled_by in ("final", "deadline") and event.counted
+
+
+def rewards_of(event: Event) -> Floats:
+    """Returns the reward of every slot, from 0 to 1, shape (slots,), as ``learn_page`` takes them; without late clicks.
+
+    >>> from .events import Listed
+    >>> page = Event(id=b"", surface_id=1, learner_id=1, segment="", arm="learner", created_at=0, expires_at=1,
+    ...     late_until=2, n=2, listed=Listed((1, 0), (0.5, 0.5), 0b11), clicks=0b10)
+    >>> rewards_of(page), rewards_of(msgspec.structs.replace(page, clicks=0b11, rewards=(LOSS_UNIT, LOSS_UNIT // 4)))
+    (array([0., 1.]), array([1.  , 0.25]))
+    """
+    if event.rewards:
+        return np.array(event.rewards, np.float64) / LOSS_UNIT
+    return np.array([event.clicks >> slot & 1 for slot in range(len(event.listed.items))], np.float64)
+
+
+def _same_list(one: Event, other: Event) -> bool:
+    """Returns whether two events have the same items with the same propensities, learned slots and learner."""
+    a, b = one.listed, other.listed
+    return (a.items, a.p, a.learn, one.arm, one.learner_id) == (b.items, b.p, b.learn, other.arm, other.learner_id)
+
+
+def _merged_shown(before: bool | None, given: bool | None, clicks: int) -> bool | None:
+    """Returns whether a page was shown, whatever the order of reports: ``True`` and clicks outweigh ``False``."""
+    if before or given:
+        return True
+    return False if not clicks and (before is False or given is False) else None

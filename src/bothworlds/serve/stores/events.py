@@ -1,0 +1,316 @@
+"""SQL statements on events: each is stored once, settled once, and numbered once.
+
+All statements that read events join their learners, so that nothing is seen of a learner that is being deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+
+from ..events import Event, Feedback, Listed
+from ..model import Status, imported_id
+from ..outcomes import due_at, merged, settled_by
+from .database import Row, Session, StoreError, Unstorable
+from .totals import Totals
+
+__all__ = [
+    "COLUMNS",
+    "EVENTS",
+    "LOOKUP",
+    "FeedbackMode",
+    "due_events",
+    "event_of",
+    "feedback_counts",
+    "import_batch",
+    "postpone_events",
+    "select_events",
+    "settle_events",
+    "write_events",
+]
+
+FeedbackMode = Literal["final", "clicks"]
+
+STORED = (
+    "id", "surface_id", "learner_id", "arm", "created_at", "expires_at", "late_until", "n", "listed", "visitor",
+    "counted", "shown", "clicks", "rewards", "final", "late", "due_at", "number", "settled_at", "settled_by", "deleted",
+)  # fmt: skip
+COLUMNS = "l.segment, " + ", ".join(f"e.{name}" for name in STORED if name != "due_at")
+# The sign keeps databases from reading all events of one learner after the other, instead of in the order of an index.
+EVENTS = "events e JOIN learners l ON l.id = +e.learner_id AND NOT l.deleted"
+LOOKUP = f"SELECT {COLUMNS} FROM {EVENTS} WHERE e.id IN ? AND NOT e.deleted"
+NO_LIST = Listed((), (), 0)  # of a tombstone
+UNKNOWN_MS, RETRY_MS = 1_000, 60_000  # after which an event is tried again
+
+_log = logging.getLogger("bothworlds")
+_encode = msgspec.msgpack.Encoder().encode
+_listed = msgspec.msgpack.Decoder(Listed).decode
+_rewards = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+
+
+def row_of(event: Event) -> tuple[Any, ...]:
+    """Returns the values of an event in the order of ``STORED``."""
+    return (
+        event.id,
+        event.surface_id,
+        event.learner_id,
+        event.arm,
+        event.created_at,
+        event.expires_at,
+        event.late_until,
+        event.n,
+        _encode(event.listed),
+        event.visitor,
+        event.counted,
+        event.shown,
+        event.clicks,
+        _encoded_rewards(event),
+        event.final,
+        event.late,
+        due_at(event) if event.number is None else None,
+        event.number,
+        event.settled_at,
+        event.settled_by,
+        event.deleted,
+    )
+
+
+def event_of(row: Row) -> Event:
+    """Returns the event of a row of ``COLUMNS``; a tombstone has an empty list. Raises Unstorable."""
+    try:
+        listed = NO_LIST if row[9] is None else _listed(row[9])
+        rewards = () if row[14] is None else _rewards(row[14])
+    except msgspec.DecodeError as error:
+        raise Unstorable(f"event {bytes(row[1]).hex()} cannot be read: {error}") from error
+    return Event(
+        segment=row[0],
+        id=row[1],
+        surface_id=row[2],
+        learner_id=row[3],
+        arm=row[4],
+        created_at=row[5],
+        expires_at=row[6],
+        late_until=row[7],
+        n=row[8],
+        listed=listed,
+        visitor=row[10],
+        counted=bool(row[11]),
+        shown=None if row[12] is None else bool(row[12]),
+        clicks=row[13],
+        rewards=rewards,
+        final=bool(row[15]),
+        late=row[16],
+        number=row[17],
+        settled_at=row[18],
+        settled_by=row[19],
+        deleted=bool(row[20]),
+    )
+
+
+def _encoded_rewards(event: Event) -> bytes | None:
+    return _encode(event.rewards) if event.rewards else None
+
+
+def select_events(session: Session, ids: Iterable[bytes], lock: str = "") -> dict[bytes, Event]:
+    """Returns the stored events among these ids, with tombstones; ``lock`` is a clause that locks their rows."""
+    sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE e.id IN ? ORDER BY e.id{lock}"
+    return {row[1]: event_of(row) for row in session.among(sql, sorted(ids))}
+
+
+def write_events(
+    session: Session, decisions: Sequence[Event], feedback: Sequence[Feedback], now: int, lock: str
+) -> list[Status]:
+    """Inserts decisions, and those of the feedback, if they are absent; merges the feedback; see ``Store.write``.
+
+    All processes insert in the order of ids, and lock in the order of ids afterwards.
+    """
+    ids = {given.event.id for given in feedback}
+    known = {id for (id,) in session.among("SELECT id FROM events WHERE id IN ?", ids)}
+    absent = [given.event for given in feedback if given.event.id not in known and now <= given.event.late_until]
+    _insert(session, [*decisions, *_not_closed(session, absent)])
+    stored = select_events(session, ids, lock)
+    statuses: list[Status] = []
+    changed: dict[bytes, Event] = {}
+    totals = Totals()
+    for given in feedback:
+        before = stored.get(given.event.id)
+        if before is None:
+            statuses.append("expired")
+            continue
+        after, status = merged(before, given, now)
+        statuses.append(status)
+        if after is not before:
+            stored[after.id] = changed[after.id] = after
+            totals.add_late(after, after.late & ~before.late)
+    columns = ("shown", "clicks", "rewards", "final", "late", "due_at", "id")
+    session.update("events", columns, [_outcome_row(event) for event in changed.values()])
+    totals.write(session)
+    return _without_surface(session, feedback, statuses)
+
+
+def _outcome_row(event: Event) -> Row:
+    due = due_at(event) if event.number is None else None
+    return event.shown, event.clicks, _encoded_rewards(event), event.final, event.late, due, event.id
+
+
+def _insert(session: Session, events: Iterable[Event]) -> None:
+    """Inserts the events that are not stored, and whose learner exists, in the order of ids; the first one of an id."""
+    chosen = list(events)
+    sql = "SELECT id, surface_id FROM learners WHERE NOT deleted AND id IN ?"
+    learners: dict[int, int] = dict(session.among(sql, {event.learner_id for event in chosen}))
+    kept = [event for event in chosen if learners.get(event.learner_id) == event.surface_id]
+    session.insert("events", STORED, [row_of(event) for event in sorted(kept, key=attrgetter("id"))])
+
+
+def _not_closed(session: Session, absent: Sequence[Event]) -> list[Event]:
+    """Returns those of these events, none of which is stored, that cannot have been deleted because of their age.
+
+    The clock may have been ahead when they were deleted, so that their late window seems to be open.
+    """
+    sql = "SELECT surface_id, closed_until FROM logs WHERE surface_id IN ?"
+    closed: dict[int, int] = dict(session.among(sql, {event.surface_id for event in absent}))
+    return [event for event in absent if event.created_at > closed.get(event.surface_id, -1)]
+
+
+def _without_surface(session: Session, feedback: Sequence[Feedback], statuses: list[Status]) -> list[Status]:
+    """Returns the statuses with ``rejected`` for feedback whose surface does not exist: it is of another store."""
+    if "expired" not in statuses:
+        return statuses
+    wanted = {given.event.surface_id for given in feedback}
+    sql = "SELECT id FROM surfaces WHERE name IS NOT NULL AND id IN ?"
+    exist = {id for (id,) in session.among(sql, wanted)}
+    return [
+        status if given.event.surface_id in exist else "rejected"
+        for given, status in zip(feedback, statuses, strict=True)
+    ]
+
+
+# Settling
+
+
+def due_events(session: Session, now: int, limit: int, lock: str, surface_id: int | None = None) -> list[Event]:
+    """Returns up to ``limit`` open events that are due, of one surface or of all; postpones those it cannot read."""
+    chosen, values = ("", ()) if surface_id is None else (" AND e.surface_id = ?", (surface_id,))
+    sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE e.due_at < ?{chosen} ORDER BY e.due_at LIMIT ?{lock}"
+    events, unreadable = [], []
+    for row in session.run(sql, (now, *values, limit)):
+        try:
+            events.append(event_of(row))
+        except Unstorable as error:
+            _log.error("an event is not settled: %s", error)
+            unreadable.append((now + RETRY_MS, row[1]))
+    _postpone(session, unreadable)
+    return events
+
+
+def postpone_events(session: Session, events: Iterable[Event], now: int) -> None:
+    """Leaves open events that cannot be settled for later, so that others are not held up."""
+    _postpone(session, [(now + RETRY_MS, event.id) for event in events])
+
+
+def _postpone(session: Session, due: Sequence[tuple[int, bytes]]) -> None:
+    session.update("events", ("due_at", "id"), due)
+
+
+def settle_events(
+    session: Session,
+    events: Sequence[Event],
+    now: int,
+    as_they_come: Mapping[int, bool],
+    modes: Mapping[int, FeedbackMode],
+) -> list[Event]:
+    """Settles those of these due events that are ripe, and returns them by surface and number.
+
+    The others wait for their deadline; those of a surface that is not in ``modes`` for a second.
+    """
+    ripe: dict[int, list[Event]] = {}
+    waiting: list[tuple[int, bytes]] = []
+    for event in events:
+        mode = modes.get(event.surface_id)
+        if mode is None:
+            waiting.append((now + UNKNOWN_MS, event.id))
+        elif reason := settled_by(event, mode, now, as_they_come.get(event.surface_id, True)):
+            event.settled_at, event.settled_by = now, reason
+            ripe.setdefault(event.surface_id, []).append(event)
+        else:
+            waiting.append((event.expires_at, event.id))
+    _postpone(session, waiting)
+    settled: list[Event] = []
+    totals = Totals()
+    for surface_id, of_surface in sorted(ripe.items()):
+        of_surface.sort(key=attrgetter("created_at", "id"))
+        _number(session, surface_id, of_surface)
+        settled += of_surface
+    rows = [(event.number, event.settled_at, event.settled_by, None, event.id) for event in settled]
+    session.update("events", ("number", "settled_at", "settled_by", "due_at", "id"), rows)
+    for event in settled:
+        totals.add(event)
+    totals.write(session)
+    return settled
+
+
+def _number(session: Session, surface_id: int, events: Sequence[Event]) -> None:
+    """Gives the next numbers of the surface to events; no other process gives any before the transaction ends."""
+    sql = "UPDATE logs SET last_number = last_number + ? WHERE surface_id = ? RETURNING last_number"
+    rows = session.run(sql, (len(events), surface_id))
+    if not rows:
+        raise Unstorable(f"surface number {surface_id} has no log")
+    for number, event in enumerate(events, start=rows[0][0] - len(events) + 1):
+        event.number = number
+
+
+# Imports and counts
+
+
+def import_batch(session: Session, events: Sequence[Event]) -> int:
+    """Inserts and numbers those of these settled events that are not stored; returns how many. Changes its arguments.
+
+    One log may be imported into several surfaces: an event id that belongs to another surface is replaced by one that
+    is derived from it.
+    """
+    for event in events:
+        if event.settled_by != "import" or event.settled_at is None:
+            raise ValueError(f"event {event.id.hex()} is not settled by import: only such events can be imported")
+    owners = _owners(session, events)
+    for event in events:
+        if owners.get(event.id, event.surface_id) != event.surface_id:
+            event.id = imported_id(event.surface_id, event.id.hex())
+    owners = _owners(session, events)
+    sql = "SELECT id FROM learners WHERE NOT deleted AND id IN ?"
+    learners = {id for (id,) in session.among(sql, {event.learner_id for event in events})}
+    new: dict[int, dict[bytes, Event]] = {}
+    for event in events:
+        if event.id not in owners and event.learner_id in learners:
+            new.setdefault(event.surface_id, {}).setdefault(event.id, event)
+    for surface_id, of_surface in sorted(new.items()):
+        _number(session, surface_id, list(of_surface.values()))
+        _insert(session, of_surface.values())
+        first = next(iter(of_surface.values())).number
+        sql = "SELECT count(*) FROM events WHERE surface_id = ? AND number >= ?"
+        if session.run(sql, (surface_id, first))[0][0] != len(of_surface):
+            raise StoreError("another process has stored an event of the import meanwhile: import it again")
+    return sum(map(len, new.values()))
+
+
+def _owners(session: Session, events: Sequence[Event]) -> dict[bytes, int]:
+    """Returns the surface of the stored events, and of tombstones, that have one of these ids."""
+    return dict(session.among("SELECT id, surface_id FROM events WHERE id IN ?", {event.id for event in events}))
+
+
+def feedback_counts(
+    session: Session, surface_id: int, since: int, until: int, started: int
+) -> dict[str, tuple[int, int]]:
+    """Returns the events of each arm, and those settled by final feedback; see ``Store.feedback_counts``."""
+    counted = "{0}.surface_id = ? AND {0}.counted AND NOT {0}.deleted AND {0}.settled_by <> 'import'"
+    rows = session.run(
+        f"SELECT e.arm, count(*), sum(CASE WHEN e.settled_by = 'final' THEN 1 ELSE 0 END) FROM {EVENTS}"
+        f" WHERE {counted.format('e')} AND e.created_at >= ? AND e.created_at < ? AND (e.visitor IS NULL OR NOT EXISTS"
+        f" (SELECT 1 FROM events f WHERE {counted.format('f')} AND f.visitor = e.visitor AND f.created_at >= ?"
+        " AND (f.created_at < e.created_at OR (f.created_at = e.created_at AND f.id < e.id)))) GROUP BY e.arm",
+        (surface_id, since, until, surface_id, started),
+    )
+    return {arm: (int(events), int(answered)) for arm, events, answered in rows}
