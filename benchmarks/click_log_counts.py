@@ -59,11 +59,11 @@ if counted.pages != int(pages):
 
 FIT = """
 import sys
-from bothworlds.clicks import count_pages, counts, fit
+from bothworlds.clicks import fit, read
 from bothworlds.clicks.model.names import MODELS
 _, log, small = sys.argv
 for path in (small, log):
-    pages, counted = count_pages(path), counts(path)
+    pages, counted = read(path).pages(), read(path).counts()
     for name, model in MODELS.items():
         given = pages if model.dependent else counted
         if path == small:

@@ -131,7 +131,11 @@ def notebook_of(*cells):
 @pytest.mark.nightly
 def test_counting_with_a_progress_bar_needs_no_widgets():
     table = "{'event': [1, 1], 'position': [1, 2], 'item': ['a', 'b'], 'click': [0, 1]}"
-    cells = "from bothworlds import clicks", f"clicks.counts({table})", f"clicks.counts({table}, progress=True).pages"
+    cells = (
+        "from bothworlds import clicks",
+        f"clicks.read({table}).counts()",
+        f"clicks.read({table}, progress=True).counts().pages",
+    )
     done = run(notebook_of(*cells), ["ipywidgets"])
     assert texts(done) == ["<Counts: 2 items at 2 positions, 2 impressions, 1 clicks>", "1"]
 

@@ -17,7 +17,8 @@ import pytest
 
 import bothworlds
 from bothworlds.arena import compete, ray_engine, save_results
-from bothworlds.clicks import count_pages, counts, generate
+from bothworlds.clicks import generate
+from bothworlds.clicks.log import count_pages, counts
 from bothworlds.clicks.reading import ray_counts
 from bothworlds.worlds import stochastic
 from tests.clicks.naive import same

@@ -47,7 +47,7 @@ def test_a_ranking_is_evaluated_in_one_command():
 
 @pytest.mark.slow
 def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(tmp_path):
-    pages = clicks.PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 0], [1, 1]])
+    pages = clicks.Pages.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 0], [1, 1]])
     for name, said in (("cascade", True), ("item-ctr", False)):
         clicks.fit(pages, model=name).save(tmp_path / "model.json")
         message = " ".join(answer("log.csv", "-r", "a,b", "--model", tmp_path / "model.json").split())

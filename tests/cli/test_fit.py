@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,11 +28,11 @@ def read(monkeypatch, tmp_path):
     """A folder with logs, and the options they were counted with."""
     requested = {}
 
-    def counts(path, **options):
+    def counted(path, **options):
         requested.update(options)
-        return LOGS[find_files(path)[-1].stem]
+        return SimpleNamespace(counts=lambda: LOGS[find_files(path)[-1].stem])
 
-    monkeypatch.setattr(clicks, "counts", counts, raising=False)
+    monkeypatch.setattr(clicks, "read", counted, raising=False)
     for name in LOGS:
         (tmp_path / f"{name}.csv").touch()
     return requested

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bothworlds.clicks import PageCounts
+from bothworlds.clicks import Pages
 from bothworlds.statistics import browsing
 from bothworlds.statistics.chain import recursions
 from bothworlds.statistics.chain.families import CCM, DBN, DCM, SDBN, Core
@@ -47,6 +47,6 @@ def simulated(name, pages=4_000, n=8, m=4, queries=1, seed=0):
         recursions.simulate(rng, starts, row, rank, *core, name == "dcm", click)
     query = rng.integers(queries, size=pages)
     names = np.array([[f"{q}-{i}" for i in range(n)] for q in range(queries)])
-    return PageCounts.from_arrays(
+    return Pages.from_arrays(
         names[query[:, None], lists], click.reshape(pages, m), query=np.array([f"q{q}" for q in query])
     )

@@ -6,8 +6,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from bothworlds.clicks import compare_models, count_pages, counts, fit, generate, read
+from bothworlds.clicks import compare_models, fit, generate, read
 from bothworlds.clicks.generator import draw
+from bothworlds.clicks.log import count_pages, counts
 from bothworlds.worlds import Attack, Attacked, cascade, dependent_clicks, periodic, stochastic
 from tests.commands import answer, run
 

@@ -37,7 +37,7 @@ print(sorted(name for name in clicks.__all__ if not callable(getattr(clicks, nam
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("function", [clicks.fit, clicks.counts, clicks.read])
+@pytest.mark.parametrize("function", [clicks.fit, clicks.read])
 def test_signatures_list_all_parameters(function):
     parameters = inspect.signature(function).parameters
     assert {"format", "top_items", "positions", "query", "skip_bad", "clip", "columns"} <= set(parameters)

@@ -92,8 +92,9 @@ def fit_log(
 
     with flags_in_errors():
         source = log[0] if len(log) == 1 else log
-        pages = clicks.count_pages(source, **reading) if dependent else None
-        counts = clicks.counts(source, clip=clip, **reading) if pages is None else pages.counts()
+        read = clicks.read(source, clip=clip, **reading)
+        pages = read.pages() if dependent else None
+        counts = read.counts() if pages is None else pages.counts()
     print_counts(counts)
     options: dict[str, Any] = {"method": method, "iterations": iterations, "per_query": per_query, "prior": prior}
     fitted = fit(counts if pages is None else pages, model=model, **options)

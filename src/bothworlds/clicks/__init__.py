@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .click_counts import Counts
     from .comparison.compare_models import compare_models
     from .comparison.result import Comparison
+    from .counts import Counts
     from .fitting.fit import fit
     from .generator import generate
-    from .log import Log, count_pages, counts, read
+    from .log import Log, read
     from .model.click_model import ClickModel
     from .model.file import load_model
     from .model.model import Model, Models
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .offpolicy.obp_fields import from_obp, to_obp
     from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
-    from .page_counts import PageCounts
+    from .pages import Pages
 
 __all__ = [
     "ClickModel",
@@ -30,12 +30,10 @@ __all__ = [
     "Log",
     "Model",
     "Models",
-    "PageCounts",
+    "Pages",
     "Score",
     "compare",
     "compare_models",
-    "count_pages",
-    "counts",
     "evaluate",
     "fit",
     "from_obp",
@@ -51,17 +49,15 @@ __all__ = [
 _MODULES = {
     "ClickModel": "model.click_model",
     "Comparison": "comparison.result",
-    "Counts": "click_counts",
+    "Counts": "counts",
     "Evaluation": "offpolicy.result",
     "Log": "log",
     "Model": "model.model",
     "Models": "model.model",
-    "PageCounts": "page_counts",
+    "Pages": "pages",
     "Score": "model.scores",
     "compare": "offpolicy.evaluation",
     "compare_models": "comparison.compare_models",
-    "count_pages": "log",
-    "counts": "log",
     "evaluate": "offpolicy.evaluation",
     "fit": "fitting.fit",
     "from_obp": "offpolicy.obp_fields",

@@ -53,7 +53,7 @@ def generate(
     >>> import tempfile, bothworlds.clicks
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = generate(Path(folder) / "log.parquet", "paper/stochastic", pages=100)
-    ...     counts = bothworlds.clicks.counts(path)
+    ...     counts = bothworlds.clicks.read(path).counts()
     >>> counts.pages, int(counts.shown.sum())
     (100, 500)
     """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
-from .click_counts import Counts
-from .page_counts import PageCounts
+from .counts import Counts
+from .pages import Pages
 from .reading.duckdb_counts import count_table, selected_rows
 from .reading.duckdb_pages import count_table_pages
 from .reading.duckdb_relations import connect
@@ -19,7 +20,7 @@ from .reading.log_spec import LogSpec
 from .reading.ray_counts import count_on_ray, count_pages_on_ray
 from .reading.text_counts import count_text, count_text_pages
 
-__all__ = ["Log", "count_pages", "counts", "read"]
+__all__ = ["Log", "as_counts", "as_pages", "count_pages", "counts", "read"]
 
 ENGINES = ("duckdb", "ray")
 NEEDS_PAGES = "a model of clicks that depend on each other needs whole pages"
@@ -32,10 +33,35 @@ class Log(LogSpec):
     :func:`read` makes one.
     """
 
+    engine: str = "duckdb"
+    progress: bool | None = None
+
+    @cached_property
+    def _counted(self) -> Counts:
+        return counts(self, engine=self.engine, progress=self.progress)
+
     @property
-    def heads(self) -> tuple[LogSource, ...]:
-        """An older name of ``sources``."""
-        return self.sources
+    def items(self) -> tuple[str, ...]:
+        """The names of items, numbers first."""
+        return self._counted.items
+
+    @property
+    def n_pages(self) -> int | None:
+        """The number of result pages; None if the log has no pages."""
+        return self._counted.pages
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about rows that were left out or changed while reading."""
+        return self._counted.notes
+
+    def counts(self) -> Counts:
+        """Return impressions and clicks per (query, item, position)."""
+        return self._counted
+
+    def pages(self, by: Sequence[str] = ()) -> Pages:
+        """Return the different pages of the log, and how often each occurred."""
+        return count_pages(self, engine=self.engine, progress=self.progress)
 
     def rows(self, connection: Any) -> Any:
         """Return the rows that pass the checks and the filters, as a relation of the DuckDB ``connection``.
@@ -69,6 +95,8 @@ def read(
     skip_bad: bool = False,
     clip: bool = False,
     columns: Mapping[str, str] | None = None,
+    engine: str = "duckdb",
+    progress: bool | None = None,
 ) -> Log:
     """Inspect a click log and return a description of it, without reading more than the first bytes of its files.
 
@@ -118,7 +146,17 @@ def read(
     queries = () if query is None else tuple(map(label_text, several))
     if query is not None and not queries:
         raise ValueError("query is empty; leave it out to keep all queries")
-    return Log(sources, layout, top_items, positions, queries, skip_bad, clip)
+    return Log(sources, layout, top_items, positions, queries, skip_bad, clip, engine, progress)
+
+
+def as_counts(log: Any) -> Counts:
+    """Return counts of a log, its path or a table in memory; of pages; or counts as they are."""
+    return log.counts() if isinstance(log, Pages) else counts(log)
+
+
+def as_pages(log: Any) -> Pages:
+    """Return the pages of a log, its path or a table in memory; or pages as they are."""
+    return count_pages(log)
 
 
 def counts(
@@ -191,7 +229,7 @@ def count_pages(
     query: str | float | Iterable[str | float] | None = None,
     skip_bad: bool = False,
     columns: Mapping[str, str] | None = None,
-) -> PageCounts:
+) -> Pages:
     """Count the different result pages of a log: lists of items with their clicks.
 
     ``log`` and the options are those of :func:`counts`; page counts are returned as they are. Memory grows with the
@@ -200,7 +238,7 @@ def count_pages(
 
     >>> table = {"event": [1, 1, 2, 2], "position": [1, 2, 1, 2], "item": ["a", "b", "a", "b"], "click": [0, 1, 0, 1]}
     >>> count_pages(table)
-    <PageCounts: 2 items at 2 positions, 2 pages, 1 of them different>
+    <Pages: 2 items at 2 positions, 2 pages, 1 of them different>
     """
     _check_engine(engine)
     options: dict[str, Any] = {
@@ -212,9 +250,9 @@ def count_pages(
         "columns": columns,
     }
     given = [name for name, value in options.items() if value is not None and value is not False]
-    if given and isinstance(log, (PageCounts, Log)):
+    if given and isinstance(log, (Pages, Log)):
         raise ValueError(f"{given[0]} is an option for reading a log, and this one has been read already")
-    if isinstance(log, PageCounts):
+    if isinstance(log, Pages):
         return log
     if isinstance(log, Counts) or as_count_tables(log) is not None:
         raise ValueError(f"{NEEDS_PAGES}; these are counts per item and position")

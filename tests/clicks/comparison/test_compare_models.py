@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.arena.figures import drawing
-from bothworlds.clicks import PageCounts, compare_models
+from bothworlds.clicks import Pages, compare_models
 from bothworlds.clicks.comparison.figures import draw_differences, draw_perplexities
 from bothworlds.clicks.comparison.split import split_pages
 from tests.clicks.page_logs import simulated
@@ -59,7 +59,7 @@ def test_a_seed_fixes_the_split_and_another_changes_it():
 
 def test_the_parts_of_a_split_have_the_distribution_of_the_whole():
     """Every page is in the test part with the same probability: counts are hypergeometric."""
-    pages = PageCounts.from_arrays([["a"], ["a"]], [[0], [1]], count=[700, 300])
+    pages = Pages.from_arrays([["a"], ["a"]], [[0], [1]], count=[700, 300])
     drawn = [clicks(pages, seed) for seed in range(200)]
     spread = np.sqrt(200 * 0.3 * 0.7 * (1000 - 200) / 999)
     assert abs(np.mean(drawn) - 60.0) < 5.0 * spread / np.sqrt(200)
@@ -162,7 +162,7 @@ def test_bad_options_are_refused(options, message):
 
 def test_too_few_pages_are_refused():
     with pytest.raises(ValueError, match="3 pages are too few"):
-        compare_models(PageCounts.from_arrays([["a", "b"]] * 3, [[1, 0]] * 3))
+        compare_models(Pages.from_arrays([["a", "b"]] * 3, [[1, 0]] * 3))
 
 
 def test_a_log_without_pages_is_refused():

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import PageCounts, compare_models, fit
+from bothworlds.clicks import Pages, compare_models, fit
 from bothworlds.clicks.comparison.item_order import compare_orders
 
 
@@ -19,7 +19,7 @@ def pages():
     query = rng.integers(0, 2, len(lists))
     rate = np.array([[0.6, 0.5, 0.4, 0.3, 0.2, 0.1], [0.1, 0.5, 0.2, 0.3, 0.6, 0.4]])[query[:, None], lists]
     wanted = rng.random(lists.shape) < rate
-    return PageCounts.from_arrays(lists, wanted & (np.cumsum(wanted, axis=1) == 1), query=query)
+    return Pages.from_arrays(lists, wanted & (np.cumsum(wanted, axis=1) == 1), query=query)
 
 
 def by_hand(reference, model, pages):
@@ -64,7 +64,7 @@ def test_an_order_that_is_reversed_has_all_pairs_and_fewer_clicks(pages):
 
 def reversed_items(pages):
     """Pages whose results are clicked where they were not, and not where they were."""
-    return PageCounts(**{**vars(pages), "click": (1 - pages.click).astype(np.uint8)})
+    return Pages(**{**vars(pages), "click": (1 - pages.click).astype(np.uint8)})
 
 
 def test_one_model_and_models_without_items_have_no_orders_to_compare(pages):

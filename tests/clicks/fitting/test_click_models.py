@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import PageCounts, count_pages, fit
+from bothworlds.clicks import Pages, fit, read
 from bothworlds.clicks.fitting import browsing_fit
 from bothworlds.clicks.fitting.browsing_fit import column_counts
 from bothworlds.clicks.fitting.chain_fit import chain_problem, first_order_maximum
@@ -118,7 +118,7 @@ def test_first_derivatives_alone_reach_the_same_maximum(name):
 @pytest.mark.parametrize("name", OTHERS)
 def test_names_do_not_matter(name):
     pages = simulated("ubm", 800, n=5, m=3, seed=9)
-    renamed = PageCounts(
+    renamed = Pages(
         tuple(f"{99 - k}" for k in range(5)), *(getattr(pages, part) for part in (
             "queries", "positions", "query", "starts", "item", "position", "click", "count"
         ))
@@ -142,7 +142,7 @@ def test_an_item_without_clicks_has_attraction_zero_and_no_satisfaction():
     lists = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 20
     clicks = [[1, 0, 0], [0, 0, 1], [0, 1, 0]] * 10 + [[0, 0, 0]] * 30
     clicks[0], clicks[1] = [1, 1, 0], [1, 0, 1]
-    pages = PageCounts.from_arrays(lists, clicks)
+    pages = Pages.from_arrays(lists, clicks)
     for name in ("sdbn", "dbn"):
         model = fit(pages, model=name)
         never = model.items.index("c")
@@ -155,14 +155,14 @@ def test_an_item_without_clicks_has_attraction_zero_and_no_satisfaction():
 
 
 def test_an_item_below_first_clicks_has_no_cascade_estimate():
-    pages = PageCounts.from_arrays([["a", "b"]] * 5, [[1, 0]] * 5)
+    pages = Pages.from_arrays([["a", "b"]] * 5, [[1, 0]] * 5)
     model = fit(pages, model="cascade")
     assert model.attraction[0] == 1.0
     assert np.isnan(model.attraction[1])
 
 
 def test_one_fixed_list_does_not_identify_what_it_cannot():
-    pages = PageCounts.from_arrays([["a", "b"]] * 60, [[1, 0]] * 30 + [[0, 1]] * 20 + [[0, 0]] * 10)
+    pages = Pages.from_arrays([["a", "b"]] * 60, [[1, 0]] * 30 + [[0, 1]] * 20 + [[0, 0]] * 10)
     assert not fit(pages, model="ubm").identified
     assert not fit(pages, model="trust").identified
     with pytest.raises(ValueError, match="not identified"):
@@ -209,7 +209,7 @@ def test_a_ubm_with_examination_above_that_of_the_first_position_has_probabiliti
     alpha = np.array([0.95, 0.6, 0.3])
     starts = np.arange(20_001) * 2
     browsing.simulate(rng, starts, lists.ravel(), np.tile([0, 1], 20_000), alpha, gamma, clicks)
-    pages = PageCounts.from_arrays(lists, clicks.reshape(-1, 2))
+    pages = Pages.from_arrays(lists, clicks.reshape(-1, 2))
     model = fit(pages, model="ubm")
     assert model.shared("examination")[2] == pytest.approx(1.8, rel=0.1)
     assert model.attraction == pytest.approx(0.5 * alpha, rel=0.1)
@@ -220,9 +220,7 @@ def test_a_ubm_with_examination_above_that_of_the_first_position_has_probabiliti
 
 
 def test_unseen_columns_have_no_examination():
-    pages = PageCounts.from_arrays(
-        [["a", "b", "c"], ["b", "c", "a"]] * 30, [[1, 0, 0], [0, 0, 1]] * 20 + [[0, 0, 0]] * 20
-    )
+    pages = Pages.from_arrays([["a", "b", "c"], ["b", "c", "a"]] * 30, [[1, 0, 0], [0, 0, 1]] * 20 + [[0, 0, 0]] * 20)
     model = fit(pages, model="ubm")
     unseen = model.labels["examination"].index("3 after 2")
     assert np.isnan(model.shared("examination")[unseen])
@@ -246,7 +244,7 @@ def test_where_every_item_is_examined_going_on_is_certain():
     rng = np.random.default_rng(0)
     lists = np.argsort(rng.random((4_000, 6)), axis=1)[:, :4]
     clicks = rng.random(lists.shape) < np.linspace(0.1, 0.6, 6)[lists]
-    pages = PageCounts.from_arrays(lists, clicks)
+    pages = Pages.from_arrays(lists, clicks)
     exact = fit(pages, model="dcm").shared("continuation")[:-1]
     shortcut = fit(pages, model="dcm", method="counts").shared("continuation")[:-1]
     assert exact.min() > 0.9
@@ -258,7 +256,7 @@ def test_a_chain_cut_short_has_the_same_parameters():
     pages = simulated("dbn", 40_000, n=8, m=4, seed=6)
     short = pages.position < 3
     lengths = np.bincount(pages.of_page()[short], minlength=len(pages))
-    cut = PageCounts(
+    cut = Pages(
         pages.items, pages.queries, pages.positions[:3], pages.query, np.concatenate([[0], np.cumsum(lengths)]),
         pages.item[short], pages.position[short], pages.click[short], pages.count,
     )  # fmt: skip
@@ -274,14 +272,14 @@ def test_shuffled_clicks_leave_no_trace_of_the_last_click():
     clicks = rng.random((20_000, 3)) < [0.5, 0.4, 0.3]
     lists = np.array([["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]])[rng.integers(3, size=20_000)]
     independent, position_based = (
-        fit(PageCounts.from_arrays(lists, clicks), model="ubm"),
-        fit(PageCounts.from_arrays(lists, clicks).counts()),
+        fit(Pages.from_arrays(lists, clicks), model="ubm"),
+        fit(Pages.from_arrays(lists, clicks).counts()),
     )
     # Twice the difference is chi-square with 6 - 3 degrees of freedom; 21 is its quantile of one in ten thousand.
     assert 0.0 <= 2.0 * (independent.log_likelihood - position_based.log_likelihood) < 21.0
     dependent = clicks.copy()
     dependent[:, 1] &= ~clicks[:, 0]
-    pages = PageCounts.from_arrays(lists, dependent)
+    pages = Pages.from_arrays(lists, dependent)
     assert 2.0 * (fit(pages, model="ubm").log_likelihood - fit(pages.counts()).log_likelihood) > 100.0
 
 
@@ -307,7 +305,7 @@ def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
     """Maxima at the bounds: no warnings of NumPy, no disagreement of starts, likelihood as predicted."""
     rng = np.random.default_rng(m)
     lists = np.array([rng.permutation(3)[:m] for _ in range(12)])
-    pages = PageCounts.from_arrays(lists, rng.random(lists.shape) < rate)
+    pages = Pages.from_arrays(lists, rng.random(lists.shape) < rate)
     for name in OTHERS:
         for prior in (0.0, 0.5):
             model = fit(pages, model=name, prior=prior)
@@ -352,7 +350,7 @@ def test_without_standard_errors_there_are_none():
 
 
 def test_the_likelihood_of_values_without_an_estimate_is_finite():
-    pages = PageCounts.from_arrays([["a", "b"]] * 4, [[1, 0]] * 4)
+    pages = Pages.from_arrays([["a", "b"]] * 4, [[1, 0]] * 4)
     model = fit(pages, model="sdbn", method="counts")
     assert np.isnan(model.attraction[1])
     assert model.log_likelihood == 0.0
@@ -363,7 +361,7 @@ def test_the_likelihood_of_values_without_an_estimate_is_finite():
 
 @pytest.mark.slow
 def test_on_real_pages_no_other_optimiser_finds_more():
-    pages = count_pages(real_file("yandex/trainSample"), query="9_0", positions=5)
+    pages = read(real_file("yandex/trainSample"), query="9_0", positions=5).pages()
     found = likelihoods(pages, MODELS)
     for smaller, larger in NESTED:
         assert found[smaller] <= found[larger] + 1e-6

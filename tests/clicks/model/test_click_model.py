@@ -9,7 +9,7 @@ import pytest
 
 from bothworlds import play
 from bothworlds.arena.figures import drawing
-from bothworlds.clicks import PageCounts, fit, load_model
+from bothworlds.clicks import Pages, fit, load_model
 from bothworlds.clicks.model.click_model_figures import draw_items, draw_shared
 from bothworlds.clicks.model.names import MODELS
 from bothworlds.clicks.model.predictions import predict
@@ -65,7 +65,7 @@ def test_independent_clicks_are_a_world(models, name, tmp_path):
     # The table holds the predictions of the model.
     items = np.array(models[name].items)
     lists = np.array([np.roll(items, k)[:4] for k in range(6)])
-    pages = PageCounts.from_arrays(lists, np.zeros(lists.shape, int), query=["q0"] * 6)
+    pages = Pages.from_arrays(lists, np.zeros(lists.shape, int), query=["q0"] * 6)
     p = predict(models[name], pages).marginal
     np.testing.assert_allclose(users.click_probabilities(0)[pages.item, pages.position], p, atol=1e-12)
     result = play("uniform", users, rounds=200, seeds=1)
@@ -79,7 +79,7 @@ def test_dependent_clicks_are_a_world_that_answers_lists(models, name, tmp_path)
     # The expected reward of a list is the sum of the predictions of the model.
     items = np.array(models[name].items)
     lists = np.array([np.roll(items, k)[:4] for k in range(6)])
-    pages = PageCounts.from_arrays(lists, np.zeros(lists.shape, int), query=["q0"] * 6)
+    pages = Pages.from_arrays(lists, np.zeros(lists.shape, int), query=["q0"] * 6)
     p = predict(models[name], pages).marginal
     of_page = np.bincount(pages.of_page(), p)
     order = [tuple(pages.item[pages.starts[k] : pages.starts[k + 1]].tolist()) for k in range(len(pages))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import PageCounts, fit
+from bothworlds.clicks import Pages, fit
 from bothworlds.clicks.model.names import MODELS
 from bothworlds.clicks.model.predictions import filled_columns, predict
 from bothworlds.clicks.model.scores import score
@@ -26,7 +26,7 @@ def test_pooled_conditional_perplexity_is_that_of_the_likelihood(name):
 
 
 def test_perplexity_of_a_fair_coin_is_two():
-    pages = PageCounts.from_arrays([["a", "b"], ["a", "b"]], [[1, 0], [0, 1]])
+    pages = Pages.from_arrays([["a", "b"], ["a", "b"]], [[1, 0], [0, 1]])
     found = score(fit(pages, model="rank-ctr"), pages)
     assert found.perplexity == pytest.approx(2.0)
     assert found.log_likelihood == pytest.approx(-2.0 * np.log(2.0))
@@ -54,8 +54,8 @@ def test_marginals_have_the_mean_of_conditionals(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_unseen_items_get_the_mean_and_are_reported(name):
-    train = PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 40, [[1, 0], [0, 1], [0, 0], [1, 1]] * 20)
-    test = PageCounts.from_arrays([["a", "new"], ["a", "b"]], [[0, 1], [1, 0]])
+    train = Pages.from_arrays([["a", "b"], ["b", "a"]] * 40, [[1, 0], [0, 1], [0, 0], [1, 1]] * 20)
+    test = Pages.from_arrays([["a", "new"], ["a", "b"]], [[0, 1], [1, 0]])
     found = score(fitted(name, train, prior=0.5), test)
     assert found.known.tolist() == [items == ["a", "b"] for items in page_items(test)]
     assert np.isfinite(found.log_likelihoods).all()
@@ -67,16 +67,16 @@ def page_items(pages):
 
 
 def test_impossible_events_are_counted_and_never_infinite():
-    train = PageCounts.from_arrays([["a", "b"], ["b", "a"]] * 20, [[1, 0], [0, 1]] * 20)
-    test = PageCounts.from_arrays([["a", "b"]], [[0, 1]], count=[3])
+    train = Pages.from_arrays([["a", "b"], ["b", "a"]] * 20, [[1, 0], [0, 1]] * 20)
+    test = Pages.from_arrays([["a", "b"]], [[0, 1]], count=[3])
     found = score(fit(train, model="item-ctr"), test)
     assert found.impossible == 6  # a missing click on a, and a click on b, on each of three pages
     assert found.log_likelihood == pytest.approx(2.0 * np.log(1e-6))
 
 
 def test_a_position_that_the_model_lacks_is_refused():
-    short = PageCounts.from_arrays([["a", "b"]] * 9, [[1, 0]] * 9)
-    long = PageCounts.from_arrays([["a", "b", "c"]], [[1, 0, 0]])
+    short = Pages.from_arrays([["a", "b"]] * 9, [[1, 0]] * 9)
+    long = Pages.from_arrays([["a", "b", "c"]], [[1, 0, 0]])
     with pytest.raises(ValueError, match="no position 3"):
         score(fit(short, model="rank-ctr"), long)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from bothworlds import policy
-from bothworlds.clicks import PageCounts, compare, evaluate, fit, read
+from bothworlds.clicks import Pages, compare, evaluate, fit, read
 from bothworlds.clicks.offpolicy import impressions
 from bothworlds.clicks.offpolicy.impressions import open_impressions
 from bothworlds.clicks.offpolicy.list_dependence import list_dependence
@@ -548,7 +548,7 @@ def test_the_repr_is_a_short_table(rng):
 @pytest.mark.slow
 def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
     logging, ranking, clicks = logged
-    log, counted = as_log(ranking, clicks, logging.marginals), PageCounts.from_arrays(ranking, clicks)
+    log, counted = as_log(ranking, clicks, logging.marginals), Pages.from_arrays(ranking, clicks)
     without = evaluate(log, ["a", "b"])
     for name, said in (("ubm", True), ("cascade", True), ("item-ctr", False), ("pbm", False)):
         evaluation = evaluate(log, ["a", "b"], model=fit(counted, model=name) if name != "pbm" else fit(log))

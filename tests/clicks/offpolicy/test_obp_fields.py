@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import counts, evaluate, from_obp, to_obp
+from bothworlds.clicks import evaluate, from_obp, to_obp
+from bothworlds.clicks.log import counts
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
 
 FIELDS = {"n_rounds", "n_actions", "action", "position", "reward", "pscore", "context", "action_context"}

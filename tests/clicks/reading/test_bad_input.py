@@ -11,7 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, evaluate, fit, read
+from bothworlds.clicks import evaluate, fit, read
+from bothworlds.clicks.log import counts
 from tests.commands import run
 
 PAGE = "event,position,item,click,propensity\n1,1,a,0,0.5\n1,2,b,1,0.5\n"

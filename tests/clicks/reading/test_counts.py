@@ -12,7 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import counts, generate, read
+from bothworlds.clicks import generate, read
+from bothworlds.clicks.log import counts
 from bothworlds.clicks.reading import duckdb_relations, file_format, text_chunks
 from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from bothworlds.clicks import count_pages, counts, read
+from bothworlds.clicks import read
+from bothworlds.clicks.log import count_pages, counts
 from bothworlds.export_format import EXPORT_FORMAT
 
 COMMON = {

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow
 import pytest
 
-from bothworlds.clicks import counts, evaluate, fit, read
+from bothworlds.clicks import evaluate, fit, read
+from bothworlds.clicks.log import counts
 
 PAGES = {
     "event": [1, 1, 2, 2],

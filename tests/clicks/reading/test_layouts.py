@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bothworlds.clicks import counts, generate, read
+from bothworlds.clicks import generate, read
+from bothworlds.clicks.log import counts
 from bothworlds.clicks.reading.layouts import LAYOUTS, detect, layout_of
 from bothworlds.clicks.reading.layouts.relpred import last_session
 from tests.clicks.real import ROOT, needs_real_logs

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bothworlds.clicks import PageCounts, count_pages, counts, generate
-from bothworlds.clicks.page_counts import different_keys, sorted_pages
+from bothworlds.clicks import Pages, generate
+from bothworlds.clicks.log import count_pages, counts
+from bothworlds.clicks.pages import different_keys, sorted_pages
 from tests.clicks.naive import same
 from tests.clicks.real import real_file
 
@@ -115,7 +116,7 @@ def test_the_order_of_pages_does_not_depend_on_the_order_of_rows(table):
     shuffled = np.random.default_rng(1).permutation(len(one))
     sizes = np.diff(one.starts)
     results = np.concatenate([np.arange(one.starts[p], one.starts[p + 1]) for p in shuffled])
-    mixed = PageCounts(
+    mixed = Pages(
         one.items, one.queries, one.positions, one.query[shuffled],
         np.concatenate([[0], np.cumsum(sizes[shuffled])]), one.item[results], one.position[results],
         one.click[results], one.count[shuffled],
@@ -212,17 +213,17 @@ def test_options_of_reading_are_for_logs(table):
 
 def test_arrays_are_checked():
     with pytest.raises(ValueError, match="tables of one shape"):
-        PageCounts.from_arrays([["a", "b"]], [[1]])
+        Pages.from_arrays([["a", "b"]], [[1]])
     with pytest.raises(ValueError, match="0 or 1"):
-        PageCounts.from_arrays([["a", "b"]], [[1, 2]])
+        Pages.from_arrays([["a", "b"]], [[1, 2]])
 
 
 @pytest.mark.parametrize("collide", [False, True])
 def test_equal_pages_are_counted_together_also_if_hashes_of_different_pages_are_equal(table, monkeypatch, collide):
     if collide:
-        monkeypatch.setattr("bothworlds.clicks.page_counts._fill_digests", lambda *given: given[-1].fill(7))
+        monkeypatch.setattr("bothworlds.clicks.pages._fill_digests", lambda *given: given[-1].fill(7))
     pages = count_pages(table)
-    twice = PageCounts(
+    twice = Pages(
         pages.items, pages.queries, pages.positions, np.tile(pages.query, 2),
         np.concatenate([pages.starts, pages.starts[1:] + pages.starts[-1]]), np.tile(pages.item, 2),
         np.tile(pages.position, 2), np.tile(pages.click, 2), np.concatenate([pages.count, 10 * pages.count]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bothworlds.clicks import counts
+from bothworlds.clicks.log import counts
 from bothworlds.clicks.reading.layouts import LAYOUTS
 from bothworlds.clicks.reading.text_chunks import ScanFilters, partial_counts, spans, sum_summaries
 from tests.clicks.reading.test_counts import sessions

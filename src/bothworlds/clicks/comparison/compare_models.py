@@ -15,7 +15,7 @@ from ..fitting.click_model_fit import fit_any
 from ..log import count_pages
 from ..model.names import MODELS, model_named
 from ..model.scores import score
-from ..page_counts import PageCounts
+from ..pages import Pages
 from .item_order import compare_orders
 from .result import Comparison, Difference, Entry
 from .split import Split, split_pages
@@ -79,7 +79,7 @@ def compare_models(
     >>> rng = np.random.default_rng(0)
     >>> lists = np.array([rng.permutation(5) for _ in range(2_000)])
     >>> clicks = rng.random(lists.shape) < 0.5 / (1 + lists)
-    >>> compare_models(PageCounts.from_arrays(lists, clicks), ["item-ctr", "rank-ctr"]).best.model
+    >>> compare_models(Pages.from_arrays(lists, clicks), ["item-ctr", "rank-ctr"]).best.model
     'item-ctr'
     """
     names = list(MODELS) if models == "all" else [models] if isinstance(models, str) else list(models)
@@ -156,7 +156,7 @@ def _entries(names: list[str], priors: tuple[float, ...], split: Split, progress
     return sorted(entries, key=lambda entry: -entry.score.log_likelihood)
 
 
-def _differences(entries: list[Entry], base: Entry, test: PageCounts, seed: int) -> dict[str, Difference]:
+def _differences(entries: list[Entry], base: Entry, test: Pages, seed: int) -> dict[str, Difference]:
     """How each model differs from the base, with intervals that are paired by page.
 
     The interval of the log-likelihood is normal, and another one is of resampled queries. Those of perplexities are
@@ -188,7 +188,7 @@ def _differences(entries: list[Entry], base: Entry, test: PageCounts, seed: int)
     return result
 
 
-def _resampled_perplexities(rng: np.random.Generator, entries: list[Entry], test: PageCounts) -> Floats:
+def _resampled_perplexities(rng: np.random.Generator, entries: list[Entry], test: Pages) -> Floats:
     """(resamples, 2, models) perplexity and conditional perplexity of all models on resampled pages."""
     total, m = int(test.count.sum()), len(test.positions)
     shown = np.zeros((len(test), m))

@@ -16,7 +16,7 @@ from ...kernels import Floats, Ints, kernel
 from ..model.click_model import ClickModel
 from ..model.model import Model
 from ..model.predictions import attraction_of_results, predict
-from ..page_counts import PageCounts
+from ..pages import Pages
 
 __all__ = ["ItemOrder", "compare_orders"]
 
@@ -53,7 +53,7 @@ class ItemOrder(NamedTuple):
 
 
 def compare_orders(
-    reference: Model | ClickModel, model: Model | ClickModel, names: tuple[str, str], pages: PageCounts, seed: int
+    reference: Model | ClickModel, model: Model | ClickModel, names: tuple[str, str], pages: Pages, seed: int
 ) -> ItemOrder | None:
     """Return how the orders of two fitted models, with these names, differ on some pages.
 
@@ -81,7 +81,7 @@ def compare_orders(
     )
 
 
-def _expected(model: Model | ClickModel, pages: PageCounts, by: Floats | None) -> Floats:
+def _expected(model: Model | ClickModel, pages: Pages, by: Floats | None) -> Floats:
     """(P,) the clicks that a model expects on every page, with the items sorted by some values, largest first."""
     if by is not None:
         # Items of equal value stay in the order in which they were shown.
@@ -90,7 +90,7 @@ def _expected(model: Model | ClickModel, pages: PageCounts, by: Floats | None) -
     return np.add.reduceat(predict(model, pages).marginal, pages.starts[:-1])
 
 
-def _interval(gain: Floats, pages: PageCounts, seed: int) -> tuple[float, float]:
+def _interval(gain: Floats, pages: Pages, seed: int) -> tuple[float, float]:
     """The 95% interval of the mean gain over resampled queries."""
     queries = np.unique(pages.query)
     if queries.size == 1:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels import Ints
-from ..page_counts import PageCounts
+from ..pages import Pages
 
 __all__ = ["Split", "split_pages"]
 
@@ -15,17 +15,17 @@ __all__ = ["Split", "split_pages"]
 class Split(NamedTuple):
     """Three disjoint parts of a log."""
 
-    train: PageCounts
-    validation: PageCounts
-    test: PageCounts
+    train: Pages
+    validation: Pages
+    test: Pages
 
 
-def split_pages(pages: PageCounts, shares: tuple[float, float, float], seed: int) -> Split:
+def split_pages(pages: Pages, shares: tuple[float, float, float], seed: int) -> Split:
     """Split every query at random into three parts with these shares of its pages, rounded down for the last two.
 
     Pages are in an order that depends only on the pages themselves, so that the same log and seed give the same parts.
 
-    >>> pages = PageCounts.from_arrays([["a"], ["a"]], [[0], [1]], count=[60, 40])
+    >>> pages = Pages.from_arrays([["a"], ["a"]], [[0], [1]], count=[60, 40])
     >>> [part.pages for part in split_pages(pages, (0.6, 0.2, 0.2), seed=0)]
     [60, 20, 20]
     """

@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels import Floats
 from ...statistics.affine import AffineObjective, NormalForm
 from ...statistics.box_newton import Maximum, maximise
-from ..click_counts import Counts
+from ..counts import Counts
 from ..model.click_model import ClickModel, Estimates
 from ..model.uncertainty import Spread, Z
 from .design import Design, design_of, smoothed

@@ -6,11 +6,11 @@ import numpy as np
 
 from ...kernels import Floats
 from ...statistics.browsing import columns_of, ranks_of_column
-from ..click_counts import Counts
+from ..counts import Counts
 from ..model.click_model import ClickModel, Estimates
 from ..model.model import Model
 from ..model.uncertainty import Spread
-from ..page_counts import different_keys
+from ..pages import different_keys
 from .optimiser import Settings
 from .page_rows import PageRows
 from .rank_one_fit import fit_rank_one

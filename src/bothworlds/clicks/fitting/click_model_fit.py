@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..click_counts import Counts
+from ..counts import Counts
 from ..model.click_model import ClickModel
 from ..model.model import Model
 from ..model.names import model_named
-from ..page_counts import PageCounts
+from ..pages import Pages
 from .affine_fit import fit_affine
 from .browsing_fit import fit_browsing
 from .chain_fit import fit_cascade, fit_chain, fit_chain_counts
@@ -22,7 +22,7 @@ AFFINE_STARTS = 4  # of the affine model, which has local maxima on small logs
 
 
 def fit_click_model(
-    log: PageCounts | Counts,
+    log: Pages | Counts,
     name: str,
     *,
     method: str = "newton",
@@ -50,7 +50,7 @@ def fit_click_model(
     return fit_chain(rows, name, prior, intervals, starts, seed)
 
 
-def fit_any(pages: PageCounts, name: str, prior: float) -> Model | ClickModel:
+def fit_any(pages: Pages, name: str, prior: float) -> Model | ClickModel:
     """Return the fit of any model to pages, from one start and without intervals: for comparisons."""
     if name == "pbm":
         return fit_rank_one(pages.counts(), Settings(prior=prior), None)

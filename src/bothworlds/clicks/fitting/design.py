@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ...kernels import Floats, Ints
-from ..click_counts import Counts
+from ..counts import Counts
 
 __all__ = ["Connectivity", "Design", "connectivity_of", "design_of", "smoothed"]
 

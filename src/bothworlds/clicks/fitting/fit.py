@@ -14,7 +14,7 @@ from ..log import counts as count_log
 from ..model.click_model import ClickModel
 from ..model.model import Model, Models
 from ..model.names import ModelName, model_named
-from ..page_counts import PageCounts
+from ..pages import Pages
 from .click_model_fit import fit_click_model
 from .optimiser import Settings
 from .rank_one_fit import fit_each_query, fit_rank_one
@@ -167,7 +167,7 @@ def fit(
     _check_options(wanted, method, per_query, iterations, prior, ordered, standard_errors, seed)
     if wanted.dependent:
         log: Any = count_pages(log_or_counts, **reading)
-    elif isinstance(log_or_counts, PageCounts):
+    elif isinstance(log_or_counts, Pages):
         log = log_or_counts.counts()
     else:
         log = count_log(log_or_counts, clip=clip, **reading)

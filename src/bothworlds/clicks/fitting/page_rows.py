@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...kernels import Ints
-from ..page_counts import PageCounts, different_keys
+from ..pages import Pages, different_keys
 
 __all__ = ["PageRows", "rows_of"]
 
@@ -15,7 +15,7 @@ __all__ = ["PageRows", "rows_of"]
 class PageRows(NamedTuple):
     """Pages, and their rows; rows ``firsts[q]`` to ``firsts[q + 1]`` are those of query q."""
 
-    pages: PageCounts
+    pages: Pages
     items: tuple[str, ...]  # of the R rows
     queries: tuple[str, ...]
     firsts: Ints  # (Q + 1,)
@@ -28,7 +28,7 @@ class PageRows(NamedTuple):
         return float(self.counts[1].sum() / self.counts[0].sum())
 
 
-def rows_of(pages: PageCounts) -> PageRows:
+def rows_of(pages: Pages) -> PageRows:
     """Return the rows of pages. Raises ValueError if there are no pages."""
     if not len(pages):
         raise ValueError(f"there is nothing to fit: no pages{f' in {pages.origin}' if pages.origin else ''}")

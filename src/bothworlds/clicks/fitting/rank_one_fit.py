@@ -16,7 +16,7 @@ import numpy as np
 
 from ...kernels import Floats
 from ...statistics.rank_one.batch import GroupFits
-from ..click_counts import Counts
+from ..counts import Counts
 from ..model.model import Components, Model, Models
 from ..model.perplexity import ModelArrays
 from ..model.uncertainty import Spread, typical_errors

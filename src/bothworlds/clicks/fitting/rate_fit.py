@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
 from ...kernels import Floats
-from ..click_counts import Counts
+from ..counts import Counts
 from ..model.click_model import ClickModel, Estimates, without_intervals
 from ..model.uncertainty import Spread, Z
 from .design import design_of

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats
 from ...line_styles import PALETTE
-from ..click_counts import Counts
+from ..counts import Counts
 from .model import Model, Models
 from .perplexity import probabilities
 from .uncertainty import Z

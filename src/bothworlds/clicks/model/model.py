@@ -16,7 +16,7 @@ from ...data_frames import html_table, to_frame
 from ...kernels import Floats, Ints
 from ...worlds import Stochastic
 from ...worlds.fitted import from_parameters, write_document
-from ..click_counts import Counts
+from ..counts import Counts
 from .perplexity import ModelArrays, Perplexity, perplexity
 from .uncertainty import NOISE, Spread
 

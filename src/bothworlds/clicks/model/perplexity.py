@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from ...kernels import Floats, Ints
-from ..click_counts import Counts
+from ..counts import Counts
 from ..log import counts as count_log
 
 __all__ = ["ModelArrays", "Perplexity", "perplexity", "probabilities"]
@@ -67,7 +67,7 @@ class Perplexity(float):
 def perplexity(model: ModelArrays, other: Any) -> Perplexity:
     """Return 2 to the minus mean log2-likelihood per impression, over the pairs that the model knows.
 
-    ``other`` is anything that :func:`bothworlds.clicks.counts` accepts. Raises ValueError if no pair is known.
+    ``other`` is a log, its path, a table in memory, or counts. Raises ValueError if no pair is known.
     """
     counts = count_log(other)
     p = probabilities(model, counts)

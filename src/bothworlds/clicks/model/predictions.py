@@ -11,7 +11,7 @@ from ...kernels import Floats, Ints
 from ...statistics import browsing
 from ...statistics.chain import recursions
 from ...statistics.chain.families import CCM, DBN, DCM, SDBN, ChainFamily, Core
-from ..page_counts import PageCounts
+from ..pages import Pages
 from .click_model import ClickModel
 from .model import Model
 
@@ -32,7 +32,7 @@ class Prediction(NamedTuple):
     known: NDArray[np.bool_]
 
 
-def predict(model: Model | ClickModel, pages: PageCounts) -> Prediction:
+def predict(model: Model | ClickModel, pages: Pages) -> Prediction:
     """Return the predictions of a model. Raises ValueError if the pages have a position that the model lacks."""
     row = _rows(model, pages)
     rank = _ranks(model, pages)
@@ -52,7 +52,7 @@ def predict(model: Model | ClickModel, pages: PageCounts) -> Prediction:
     return Prediction(p, p, ~unseen)
 
 
-def attraction_of_results(model: Model | ClickModel, pages: PageCounts) -> Floats:
+def attraction_of_results(model: Model | ClickModel, pages: Pages) -> Floats:
     """Return the attraction of every result of some pages (K,), or its click rate for ``item-ctr``.
 
     An item that the model has not seen has the mean. Raises ValueError for ``rank-ctr``, which knows no items.
@@ -64,7 +64,7 @@ def attraction_of_results(model: Model | ClickModel, pages: PageCounts) -> Float
     return _filled(values, model.item_counts[0].astype(float))[_rows(model, pages)]
 
 
-def _rows(model: Model | ClickModel, pages: PageCounts) -> Ints:
+def _rows(model: Model | ClickModel, pages: Pages) -> Ints:
     """(K,) the row of the model of every result, -1 for an item that it has not seen for the query."""
     number = {pair: k for k, pair in enumerate(zip(model.queries, model.items))}
     n = len(pages.items)
@@ -75,7 +75,7 @@ def _rows(model: Model | ClickModel, pages: PageCounts) -> Ints:
     return row[place]
 
 
-def _ranks(model: Model | ClickModel, pages: PageCounts) -> Ints:
+def _ranks(model: Model | ClickModel, pages: Pages) -> Ints:
     number = {position: j for j, position in enumerate(model.positions)}
     missing = [position for position in pages.positions if position not in number]
     if missing:
@@ -109,7 +109,7 @@ def _independent(model: ClickModel, row: Ints, rank: Ints) -> Floats:
     return np.clip(alpha[row] * slope[rank] + offset[rank], 0.0, 1.0)
 
 
-def _browsing(model: ClickModel, pages: PageCounts, row: Ints, rank: Ints) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+def _browsing(model: ClickModel, pages: Pages, row: Ints, rank: Ints) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     top = _largest_examination(model)
     alpha = _filled(model.attraction * top[model.components["items"]], model.item_counts[0].astype(float))
     gamma = filled_columns(model.shared("examination") / top[model.components["columns"]], len(model.positions))
@@ -158,7 +158,7 @@ def filled_columns(gamma: Floats, m: int) -> Floats:
     return result
 
 
-def _chain(model: ClickModel, pages: PageCounts, row: Ints, rank: Ints) -> tuple[Floats, Floats]:
+def _chain(model: ClickModel, pages: Pages, row: Ints, rank: Ints) -> tuple[Floats, Floats]:
     core, by_rank = _core(model)
     use = np.where(row < 0, core.alpha.size - 1, row)
     conditional, marginal = np.empty(row.size), np.empty(row.size)

@@ -72,8 +72,8 @@ def score(model: Model | ClickModel, log: Any) -> Score:
     ``log`` is anything that :func:`count_pages` accepts. Raises ValueError if its rows do not form pages, or if it has
     a position that the model lacks.
 
-    >>> from bothworlds.clicks import PageCounts, fit
-    >>> pages = PageCounts.from_arrays([["a", "b"], ["b", "a"]], [[1, 0], [0, 1]], count=[30, 10])
+    >>> from bothworlds.clicks import Pages, fit
+    >>> pages = Pages.from_arrays([["a", "b"], ["b", "a"]], [[1, 0], [0, 1]], count=[30, 10])
     >>> score(fit(pages, model="rank-ctr"), pages)
     <Score on 40 pages: log-likelihood -1.1247 per page, perplexity 1.7548, conditional 1.7548>
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from ..click_counts import Counts
+from ..counts import Counts
 from .bad_input import MAX_EXAMPLES, plural, skipped
 from .duckdb_relations import checked_rows_sql, in_list, literal, run
 from .layouts import TextLayout

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ...extras import import_extra
 from ...kernels import Ints, kernel
-from ..click_counts import Counts
-from ..page_counts import PageCounts, sorted_pages
+from ..counts import Counts
+from ..pages import Pages, sorted_pages
 from .duckdb_counts import TableCounts, count_selected, labelled_counts, selection_sql
 from .duckdb_relations import run
 from .log_spec import LogSpec
@@ -27,7 +27,7 @@ MOST_WORDS = 16
 
 
 class _Pages(NamedTuple):
-    """Different pages: their results, as in :class:`PageCounts`, and whether one has a position twice."""
+    """Different pages: their results, as in :class:`Pages`, and whether one has a position twice."""
 
     query: Ints  # (P,)
     number: Ints  # (P,) how often each occurred
@@ -38,7 +38,7 @@ class _Pages(NamedTuple):
     position_twice: bool
 
 
-def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pages:
     """Count the different pages of a log that is a table, with the checks and filters of ``count_table``.
 
     Without filters, the pages themselves show whether one of them has a position or an item twice. With filters, rows
@@ -56,7 +56,7 @@ def count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> P
 
 def count_different_pages(
     connection: Any, log: LogSpec, counted: TableCounts, where: str = "true", progress: bool | None = False
-) -> PageCounts | None:
+) -> Pages | None:
     """Return the different pages among the selected rows; None if one of them has a position or an item twice.
 
     ``where`` is a condition on rows, the one under which ``counted`` was counted.
@@ -83,7 +83,7 @@ def count_different_pages(
     if found.position_twice or _has_item_twice(found.starts, found.item, seen):
         return None
     return sorted_pages(
-        PageCounts(
+        Pages(
             items=counts.items,
             queries=counts.queries,
             positions=counts.positions,

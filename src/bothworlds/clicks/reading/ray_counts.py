@@ -19,8 +19,8 @@ import numpy as np
 
 from ...extras import import_extra, ray_connection
 from ...progress import progress_bar
-from ..click_counts import Counts
-from ..page_counts import PageCounts, sorted_pages
+from ..counts import Counts
+from ..pages import Pages, sorted_pages
 from .duckdb_counts import (
     KeptPages,
     Selection,
@@ -75,7 +75,7 @@ def count_on_ray(connection: Any, log: LogSpec, progress: bool | None = None) ->
         return count(connection, log, progress)
 
 
-def count_pages_on_ray(connection: Any, log: LogSpec, progress: bool | None = None) -> PageCounts:
+def count_pages_on_ray(connection: Any, log: LogSpec, progress: bool | None = None) -> Pages:
     """Count the different pages of a log on a Ray cluster, as :func:`count_on_ray` counts its results."""
     with _cluster():
         count = _count_text_pages if isinstance(log.form, TextLayout) else _count_table_pages
@@ -132,7 +132,7 @@ def _count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     return labelled_counts(connection, log, "partial", summary.pages, scan_notes(log, summary))
 
 
-def _count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+def _count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pages:
     pages = make_page_table()
 
     def take(table: PageTable) -> None:
@@ -198,13 +198,11 @@ def _count_table(connection: Any, log: LogSpec, progress: bool | None) -> Counts
     return _count_parts(connection, log, False, progress)[0]
 
 
-def _count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+def _count_table_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pages:
     return _merged_pages(*_count_parts(connection, log, True, progress))
 
 
-def _count_parts(
-    connection: Any, log: LogSpec, with_pages: bool, progress: bool | None
-) -> tuple[Counts, list[PageCounts]]:
+def _count_parts(connection: Any, log: LogSpec, with_pages: bool, progress: bool | None) -> tuple[Counts, list[Pages]]:
     """Count the parts of tables, apply the filters, and then check and count pages by partitions of the events.
 
     Returns the counts and, if they are asked for, the different pages of every partition.
@@ -228,7 +226,7 @@ def _count_parts(
     return labelled_counts(connection, log, table, kept, notes), different
 
 
-def _merged_pages(counts: Counts, parts: list[PageCounts]) -> PageCounts:
+def _merged_pages(counts: Counts, parts: list[Pages]) -> Pages:
     """The different pages of all partitions, with the labels of all of them; equal pages are counted together."""
     names = "items", "queries", "positions"
     places = [{label: code for code, label in enumerate(getattr(counts, name))} for name in names]
@@ -240,7 +238,7 @@ def _merged_pages(counts: Counts, parts: list[PageCounts]) -> PageCounts:
     item, query, position = map(np.concatenate, codes)
     sizes = np.concatenate([np.diff(part.starts) for part in parts])
     return sorted_pages(
-        PageCounts(
+        Pages(
             items=counts.items,
             queries=counts.queries,
             positions=counts.positions,
@@ -284,7 +282,7 @@ class _Partition(NamedTuple):
     """The result of a task: which pages of a partition are kept, and the different ones, if they are asked for."""
 
     checked: KeptPages
-    pages: PageCounts | None
+    pages: Pages | None
 
 
 def _count_partition(given: tuple[LogSpec, Selection, str, bool]) -> tuple[_Partition, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 from ...extras import import_extra
 from ...progress import progress_bar
 from ...statistics.list_counts import list_count
-from ..click_counts import Counts
-from ..page_counts import PageCounts
+from ..counts import Counts
+from ..pages import Pages
 from .bad_input import Example, bad_input_error, plural, skipped
 from .duckdb_counts import labelled_counts, nothing_left, whole_log_suffix
 from .duckdb_relations import run
@@ -58,7 +58,7 @@ def count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     return labelled_counts(connection, log, "partial", summary.pages, scan_notes(log, summary))
 
 
-def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> PageCounts:
+def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pages:
     """Count the different pages of a text log, as :func:`count_text` counts its results."""
     filters = scan_filters(log)
     if log.top_items is not None:
@@ -75,7 +75,7 @@ def count_text_pages(connection: Any, log: LogSpec, progress: bool | None) -> Pa
     return labelled_pages(log, tables, scan_notes(log, summary))
 
 
-def labelled_pages(log: LogSpec, tables: list[PageTable], notes: tuple[str, ...]) -> PageCounts:
+def labelled_pages(log: LogSpec, tables: list[PageTable], notes: tuple[str, ...]) -> Pages:
     """Return the pages that scanners have counted, and empty the list; raises ValueError if there are none."""
     if not any(list_count(table.lists) for table in tables):
         raise ValueError(nothing_left(log))

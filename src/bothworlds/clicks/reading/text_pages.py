@@ -15,7 +15,7 @@ import numpy as np
 
 from ...kernels import Ints, kernel
 from ...statistics.list_counts import ListTable, digest_order, list_count
-from ..page_counts import PageCounts, alike, in_threads, merge_neighbours, page_order
+from ..pages import Pages, alike, in_threads, merge_neighbours, page_order
 from .label_codes import known_labels
 from .page_table import PageTable
 from .text_kernels import REGIONS
@@ -35,7 +35,7 @@ class _Pages(NamedTuple):
     digest: Any  # (P,) uint64
 
 
-def sorted_text_pages(tables: list[PageTable], origin: str, notes: tuple[str, ...]) -> PageCounts:
+def sorted_text_pages(tables: list[PageTable], origin: str, notes: tuple[str, ...]) -> Pages:
     """Return the pages of tables with at least one page, with labels in the order of their numbers.
 
     A page may be in several tables. Each table has a thread. The list of tables is emptied.
@@ -62,7 +62,7 @@ def sorted_text_pages(tables: list[PageTable], origin: str, notes: tuple[str, ..
     del values, offset, shared
     position, click = np.empty(item.size, np.int16), np.empty(item.size, np.uint8)
     in_threads(count.size, lambda first, stop: _unpack(first, stop, starts, item, position, click))
-    counted = PageCounts(
+    counted = Pages(
         items=tuple(map(str, urls.tolist())),
         queries=tuple(f"{name // REGIONS}_{name % REGIONS}" for name in keys.tolist()),
         positions=tuple(range(1, longest + 1)),

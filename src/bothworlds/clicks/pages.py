@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from ..core import cores
 from ..kernels import Ints, inner_kernel, kernel
-from .click_counts import Counts
+from .counts import Counts
 
-__all__ = ["PageCounts", "alike", "different_keys", "in_threads", "merge_neighbours", "page_order", "sorted_pages"]
+__all__ = ["Pages", "alike", "different_keys", "in_threads", "merge_neighbours", "page_order", "sorted_pages"]
 
 
 @dataclass(frozen=True, eq=False)
-class PageCounts:
+class Pages:
     """The different result pages of a log, and how often each occurred: all that any click model needs of it.
 
     Page p belongs to query ``queries[query[p]]`` and occurred ``count[p]`` times. Its results are the entries
@@ -26,7 +26,7 @@ class PageCounts:
 
     Examples
     --------
-    >>> pages = PageCounts.from_arrays([["a", "b"], ["b", "a"], ["a", "b"]], [[0, 1], [1, 0], [0, 1]])
+    >>> pages = Pages.from_arrays([["a", "b"], ["b", "a"], ["a", "b"]], [[0, 1], [1, 0], [0, 1]])
     >>> len(pages), pages.pages, pages.count.tolist()
     (2, 3, [2, 1])
     """
@@ -54,10 +54,10 @@ class PageCounts:
     def __repr__(self) -> str:
         queries = f"{len(self.queries):,} queries, " if len(self.queries) > 1 else ""
         size = f"{queries}{len(self.items):,} items at {len(self.positions):,} positions"
-        return f"<PageCounts: {size}, {self.pages:,} pages, {len(self):,} of them different>"
+        return f"<Pages: {size}, {self.pages:,} pages, {len(self):,} of them different>"
 
     @classmethod
-    def from_arrays(cls, items: Any, clicks: Any, *, query: Any = None, count: Any = None) -> PageCounts:
+    def from_arrays(cls, items: Any, clicks: Any, *, query: Any = None, count: Any = None) -> Pages:
         """Return the counts of pages given as arrays (pages, positions) of the names of items and of clicks.
 
         ``query`` (pages,) has the names of queries and ``count`` (pages,) how often each page occurred. Positions are
@@ -102,7 +102,7 @@ class PageCounts:
         names = self.items, self.queries, self.positions
         return Counts(*names, *codes, shown, clicked, self.origin, self.pages, self.notes)
 
-    def with_counts(self, count: Ints) -> PageCounts:
+    def with_counts(self, count: Ints) -> Pages:
         """Return the same pages with other counts; pages that never occurred are left out."""
         kept = np.flatnonzero(count)
         sizes = np.diff(self.starts)
@@ -134,7 +134,7 @@ def different_keys(keys: Ints, bound: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]
 
 
-def sorted_pages(pages: PageCounts) -> PageCounts:
+def sorted_pages(pages: Pages) -> Pages:
     """Return the same pages in an order that depends on nothing but the pages: by query, then by a hash of results.
 
     Pages that are equal are counted together. Random numbers that are drawn page by page are then the same for every
@@ -176,7 +176,7 @@ def alike(query: Ints, digest: NDArray[np.uint64], order: Ints) -> NDArray[np.bo
     return found
 
 
-def merge_neighbours(pages: PageCounts, same_digest: NDArray[np.bool_]) -> PageCounts:
+def merge_neighbours(pages: Pages, same_digest: NDArray[np.bool_]) -> Pages:
     """Count equal pages together; ``same_digest`` says which pages may be equal to the one before, as in `alike`."""
     if not same_digest.any():
         return pages
