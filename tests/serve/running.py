@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import tempfile
 import weakref
@@ -10,12 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from bothworlds.policies.logged_pages import LogState
-from bothworlds.serve.engine import surface_rules
+from bothworlds.serve.engine import served, surface_rules
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.states import copied
 from bothworlds.serve.events import Event
@@ -65,15 +68,17 @@ def broken(store: Store, why: str = "the disk is full") -> Iterator[None]:
 
 @asynccontextmanager
 async def running(store: Store | None = None, clock: Callable[[], int] = now_ms, **options: Any):
-    """Runs an engine with a fixed draw key, so that every run of the tests has the same ids and arms."""
+    """Runs an engine with a fixed draw key and fixed seeds: every run of a test has the same ids, arms and lists."""
     store = store or temporary_store()
     store.put(DRAW_KEY, bytes(32), only_if_absent=True)
     engine = Engine(store, clock=clock, **options)
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop()
+    # In a service, lists must not be predictable, and two workers must not draw the same ones.
+    with patch.object(served, "secrets", SimpleNamespace(randbits=random.Random(1).getrandbits)):
+        await engine.start()
+        try:
+            yield engine
+        finally:
+            await engine.stop()
 
 
 async def put_surface(engine: Engine, name: str = "home", **body: Any) -> Surface:
@@ -168,10 +173,10 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 def state_of(engine: Engine, segment: str = "", arm: str = "learner") -> LogState:
     """Returns a copy of the state of a learner."""
-    served = engine.registry.served("home")
-    one = served.learner(segment, arm)
+    home = engine.registry.served("home")
+    one = home.learner(segment, arm)
     assert one is not None
-    return engine.states.read(one.learner, served.policies[one.learner.number], *served.shape, copied)
+    return engine.states.read(one.learner, home.policies[one.learner.number], *home.shape, copied)
 
 
 def log_of(store: Store) -> dict[bytes, Event]:
