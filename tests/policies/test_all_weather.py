@@ -11,9 +11,10 @@ import pytest
 import bothworlds
 from bothworlds import Ranker, play
 from bothworlds.arena.loop import play_compiled
-from bothworlds.core import NONE_ABSENT, Decision, copy_state, streams
+from bothworlds.core import NO_NOTE, NONE_ABSENT, Decision, copy_state, streams
 from bothworlds.geometry import sampling
-from bothworlds.policies import all_weather, ftrl_va, policy
+from bothworlds.policies import all_weather, policy
+from bothworlds.policies.parts import predicted_losses
 from bothworlds.worlds import matrix, periodic, stochastic
 from bothworlds.worlds.users import new_answer
 from tests.policies.by_hand import rounds_of, trained
@@ -33,7 +34,7 @@ BENT = matrix([[0.1, 0.8], [0.7, 0.1], [0.2, 0.6], [0.6, 0.2]])
 @pytest.fixture
 def interpreted(monkeypatch):
     policy("all-weather", pool=len(LISTS)).init(3, 2)  # compiled first: compiled code cannot call what replaces kernels
-    for module in (sampling, ftrl_va, all_weather):
+    for module in (sampling, predicted_losses, all_weather):
         for name, value in list(vars(module).items()):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(module, name, value.py_func)
@@ -58,10 +59,10 @@ def exact_state(w):
         s[list(ranking), [0, 1]] += Fraction(1, len(LISTS))
     sampler = state.sampler._replace(lists=np.array(LISTS), marginals=exact_array(s))
     comparison = state.comparison._replace(
-        difference=exact_array([0]), variance=exact_array([0]), played=exact_array([ALPHA])
+        difference=exact_array([0]), variance=exact_array([0]), ratio=exact_array([ALPHA])
     )
     state = state._replace(
-        plan=state.plan._replace(share=Fraction(1, 50)),
+        settings=state.settings._replace(share=Fraction(1, 50)),
         counts=counts,
         sampler=sampler,
         loss=exact_array(np.zeros((3, 2))),
@@ -93,7 +94,7 @@ def expectations(w, propensity_of=lambda state, ranking, propensity: propensity)
             given = ranking, propensity_of(fresh, ranking, propensity), exact_array(clicks)
             x, p = fresh.leading.marginals, fresh.marginals
             all_weather.add_losses(fresh.loss, fresh.spread, fresh.counts, x, p, fresh.weight[0], *given, NONE_ABSENT)
-            all_weather.compare(fresh, *given)
+            all_weather.compare(fresh, *given, NO_NOTE, NONE_ABSENT)
             loss += chance * likely * np.array([[entry.value for entry in row] for row in fresh.loss])
             difference += chance * likely * fresh.comparison.difference[0].value
     return loss, difference, frequency, state
@@ -150,7 +151,7 @@ def agrees_with_the_twin(world, rounds, settings=None, **wrong):
             and (state.counts.learned[0], state.counts.rounds[0]) == (twin.t, len(twin.memory.rounds))
             and (not twin.lists or {*map(tuple, state.sampler.lists.tolist())} == {*map(tuple, np.array(twin.lists))})
             and (state.sampler.attraction == twin.alpha).all()
-            and state.comparison.wake[0] == twin.wake
+            and state.comparison.asleep_until[0] == twin.asleep_until
             and state.spread[0] >= least
         )
         if not close:
@@ -179,7 +180,7 @@ def test_it_agrees_when_the_sampler_sleeps_and_clicks_are_no_product():
     twin = agrees_with_the_twin(BENT, 1600, {"width": 0.2, "grace": 1.0, "share": 0.03, "pool": 3, "sweeps": 1})
     assert twin is not None
     assert twin.sleeps > 1
-    assert twin.doubts > 0
+    assert twin.rejections > 0
 
 
 @pytest.mark.parametrize("wrong", [{"q": 0.05}, {"sampler_width": 1.4}, {"grace": 4000.0}, {"pool": 15}, {"sweeps": 1}])
@@ -204,7 +205,7 @@ def test_it_recalls_earlier_habits_if_it_is_told_to(recall):
 
 @pytest.mark.slow
 def test_with_many_pairs_the_leader_has_a_smaller_share():
-    shares = [AW.init(n, m).plan.share for n, m in ((4, 2), (10, 5), (50, 10))]
+    shares = [AW.init(n, m).settings.share for n, m in ((4, 2), (10, 5), (50, 10))]
     assert shares == [0.02, 0.02, pytest.approx(0.02 / 10**0.75)]
     wide = stochastic(np.linspace(0.9, 0.1, 16), [1.0, 0.8, 0.6, 0.4, 0.2])
     assert agrees_with_the_twin(wide, 150) is not None
@@ -214,7 +215,7 @@ def test_with_many_pairs_the_leader_has_a_smaller_share():
 def test_while_the_sampler_sleeps_it_is_the_leader_alone():
     """From the same state, with the same decisions: the losses are those of ftrl-va."""
     ours = trained(AW, 5, 3, 300)
-    ours.comparison.wake[0], ours.weight[0] = 10_000, 1.0
+    ours.comparison.asleep_until[0], ours.weight[0] = 10_000, 1.0
     ours.marginals[:] = ours.leading.marginals
     alone = policy("ftrl-va")
     theirs = alone.init(5, 3)

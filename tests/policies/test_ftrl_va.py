@@ -12,7 +12,8 @@ import pytest
 import bothworlds
 from bothworlds.core import NONE_ABSENT, Decision
 from bothworlds.geometry import leader
-from bothworlds.policies import ftrl_va, policy
+from bothworlds.policies import policy
+from bothworlds.policies.parts import predicted_losses
 from bothworlds.policies.parts.counts import make_counts
 from tests.policies.by_hand import WORLDS, expected_estimate, rounds_of, trained, weighted
 from tests.reference.rational import Exact, exact_array
@@ -83,8 +84,8 @@ def law_of_clicks(ranking, probabilities=CLICKS):
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    for kernel in (ftrl_va.add_losses, ftrl_va.predicted_loss):
-        monkeypatch.setattr(ftrl_va, kernel.__name__, getattr(kernel, "py_func", kernel))
+    for kernel in (predicted_losses.add_losses, predicted_losses.predicted_loss):
+        monkeypatch.setattr(predicted_losses, kernel.__name__, getattr(kernel, "py_func", kernel))
 
 
 def expected_loss(add, w=Fraction(1, 4)):
@@ -109,14 +110,14 @@ def expected_loss(add, w=Fraction(1, 4)):
 
 
 def test_the_expected_estimate_is_the_loss_in_rational_arithmetic(interpreted):
-    mean, least = expected_loss(ftrl_va.add_losses)
+    mean, least = expected_loss(predicted_losses.add_losses)
     assert (mean == 1 - CLICKS).all()
     assert least >= Exact(0.1) / Fraction(1, 4)
 
 
 def test_a_prediction_for_shown_pairs_only_is_biased(interpreted):
     def biased(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent):
-        ftrl_va.add_losses(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent)
+        predicted_losses.add_losses(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent)
         for i in range(3):
             for j in range(2):
                 if ranking[j] != i:

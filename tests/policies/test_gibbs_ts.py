@@ -10,7 +10,7 @@ import bothworlds
 from bothworlds.core import copy_state
 from bothworlds.kernels import kernel
 from bothworlds.policies import policy
-from bothworlds.policies.gibbs_ts import sweep, unread_share
+from bothworlds.policies.parts.gibbs_chain import sweep, unread_share
 from tests.policies.pairs import last_state, remembered, rounds_of
 from tests.reference.posterior import off, posterior
 

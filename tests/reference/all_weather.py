@@ -8,8 +8,8 @@ import numpy as np
 
 from bothworlds.geometry import leader
 from bothworlds.kernels import kernel
-from bothworlds.policies.gibbs_ts import sweep
 from bothworlds.policies.parts.counts import make_counts
+from bothworlds.policies.parts.gibbs_chain import sweep
 from bothworlds.policies.parts.placement import make_placement_work, place_best, place_in_order
 from bothworlds.policies.parts.random_stream import absorb, make_stream
 from bothworlds.policies.parts.samplers import beta
@@ -55,9 +55,9 @@ class AllWeatherTwin:
         self.alpha, self.beta, self.stream = np.full(n, 0.5), np.full(m, 0.5), make_stream(n, m)
         self.lists, self.due = [], 0
         self.L, self.R, self.x = np.zeros((n, m)), 1.0, np.full((n, m), 1.0 / n)
-        self.D, self.V, self.began, self.wake = 0.0, grace, 0, 1
-        self.doubted, self.w, self.t = False, 1.0, 0
-        self.alarms = self.doubts = self.sleeps = 0
+        self.D, self.V, self.began, self.asleep_until = 0.0, grace, 0, 1
+        self.not_product, self.w, self.t = False, 1.0, 0
+        self.alarms = self.rejections = self.sleeps = 0
 
     @property
     def s(self):
@@ -131,7 +131,7 @@ class AllWeatherTwin:
     def begin(self):
         self.D, self.V, self.began = 0.0, self.grace, self.t
 
-    def doubt(self):
+    def is_not_a_product(self):
         n, m, distance, pairs = self.n, self.m, 0.0, 0
         for i, j in np.ndindex(n, m):
             shown, clicked = self.N[i, j], self.C[i, j]
@@ -143,21 +143,21 @@ class AllWeatherTwin:
         return len(self.memory.rounds) >= 1000 and distance > least
 
     def share(self):
-        if self.t < self.wake:
+        if self.t < self.asleep_until:
             return
-        if self.t == self.wake:
+        if self.t == self.asleep_until:
             self.begin()
             for _ in range(self.pool):
                 self.new_list()
-        if self.t == self.wake or self.t % 512 == 0:
-            self.doubted = self.doubt()
-            self.doubts += self.doubted
+        if self.t == self.asleep_until or self.t % 512 == 0:
+            self.not_product = self.is_not_a_product()
+            self.rejections += self.not_product
         ratio = self.D / sqrt(self.V)
         if ratio >= self.c:
-            self.w, self.wake = 1.0, ceil(1.5 * self.t)
+            self.w, self.asleep_until = 1.0, ceil(1.5 * self.t)
             self.sleeps += 1
             return
-        least = max(0.5 if self.doubted else self.q, 200.0 * self.q / sqrt(self.t))
+        least = max(0.5 if self.not_product else self.q, 200.0 * self.q / sqrt(self.t))
         self.w = min(1.0 - self.q, max(least, self.ruled()))
         self.due -= 1
         if self.due <= 0:
@@ -167,9 +167,9 @@ class AllWeatherTwin:
         counts, ranking = make_counts(self.n, self.m), np.zeros(self.m, np.int64)
         counts.shown[:], counts.clicked[:] = self.N, self.C
         work = np.zeros((3, self.m)), ranking, make_placement_work(self.n, self.m)
-        if self.doubted:
+        if self.not_product:
             work = *work, np.zeros((self.n, self.m))
-        sample = sample_list_of_pairs if self.doubted else sample_list
+        sample = sample_list_of_pairs if self.not_product else sample_list
         sample(counts, np.arange(self.n), self.sweeps, self.stream, self.alpha, self.beta, *work)
         self.lists = [*self.lists, ranking][-self.pool :]
         self.due = max(1 + self.n // 25, min(max(4, self.n * self.m // 16), len(self.memory.rounds) // 64))

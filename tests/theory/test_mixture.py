@@ -164,7 +164,7 @@ def test_the_constants_are_those_of_the_policy():
     aw = policy("all-weather")
     assert (aw.share, aw.width, aw.sampler_width, aw.grace) == (SHARE, WIDTH, SAMPLER_WIDTH, GRACE)
     for shape in ((10, 5), (50, 10), (3, 2)):
-        assert aw.init(*shape).plan.share == pytest.approx(least_share(*shape))
+        assert aw.init(*shape).settings.share == pytest.approx(least_share(*shape))
 
 
 @pytest.mark.slow

@@ -11,23 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset, resume_leader
+from ..geometry.leader_state import Leading, check_leader, lead, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from ..statistics.kl import kl
 from .base import CompiledPolicy
-from .ftrl_va import add_losses, predicted_loss
-from .gibbs_ts import sweep
 from .parts.change_detector import LEAVES as DETECTOR_LEAVES
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
 from .parts.counts import LEAVES as COUNTS_LEAVES
 from .parts.counts import Counts, make_counts, record
+from .parts.gibbs_chain import sweep
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
+from .parts.predicted_losses import add_losses, predicted_loss
+from .parts.product_form import draw_rates, is_not_a_product
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.regime_memory import LEAVES as REGIME_LEAVES
 from .parts.regime_memory import RegimeMemory, keep_counts, make_regime_memory, recall_regime
-from .parts.samplers import beta
 from .parts.settings import number, whole
 
 __all__ = ["AllWeather"]
@@ -37,20 +36,14 @@ EARLY = 200.0  # the leader has at least 200 q / sqrt(t) of the rounds
 PAIRS = 50.0  # with more pairs of item and position, q is smaller
 LONGER_SLEEP = 1.5  # the sampler sleeps until 1.5 t
 RECENT = 8.0  # a comparison that began less than t / 8 rounds ago goes on after a change
-FIT_ROUNDS = 512  # rounds between two tests of the product form
-FIT_MEMORY = 1000.0  # the product form is tested if so many rounds are remembered
-FIT_SHOWN = 10.0  # pairs shown less often are left out of that test
+TEST_ROUNDS = 512  # rounds between two tests of the product form
 REFRESHED_SWEEPS = 5  # of a chain that continues with other items or positions
-EDGE = 0.001  # click probabilities of the product form are kept this far from 0 and 1
-PAIR_PRIOR = 8.0  # impressions that the product form counts for, where clicks are not of that form
 
 
-class Plan(NamedTuple):
-    """The settings."""
-
+class Settings(NamedTuple):
     share: float  # q
-    width: float  # c
-    sampler_width: float  # c'
+    width: float  # c while the leader is ahead
+    sampler_width: float  # c while the sampler is ahead
     grace: float  # V_0
     sweeps: int
 
@@ -61,8 +54,9 @@ class SamplerWork(NamedTuple):
 
 
 class Sampler(NamedTuple):
-    """S: a Gibbs sampler of attraction and examination, and the best lists of its latest samples."""
+    """A Gibbs sampler of attraction and examination, and the best lists of its latest samples."""
 
+    items: Ints  # (n_items,) all of them: the chain contains every one
     attraction: Floats  # (n_items,) state of the Markov chain
     examination: Floats  # (n_positions,) state of the Markov chain
     stream: Stream
@@ -70,33 +64,32 @@ class Sampler(NamedTuple):
     marginals: Floats  # (n_items, n_positions) s: share of the lists with item i at position j
     oldest: Ints  # (1,) the list that is replaced next
     due: Ints  # (1,) rounds until then
-    items: Ints  # (n_items,) all items: the chain contains every one
     work: SamplerWork
 
 
 class Comparison(NamedTuple):
-    """The estimated loss of S minus that of A, since the comparison began."""
+    """The estimated loss of the sampler minus that of the leader, since the comparison began."""
 
-    difference: Floats  # (1,) D: above 0 if A is ahead
+    difference: Floats  # (1,) D: above 0 if the leader is ahead
     variance: Floats  # (1,) V
-    played: Floats  # (1,) alpha: the share of S divided by the share that the comparison gives it
+    ratio: Floats  # (1,) alpha: the share of the sampler divided by the share that the comparison gives it
     began: Ints  # (1,) round in which it began
-    wake: Ints  # (1,) S sleeps before this round
+    asleep_until: Ints  # (1,) the sampler is not played before this round
 
 
 class State(NamedTuple):
     shape: Shape
-    plan: Plan
+    settings: Settings
     counts: Counts  # since the last change
     detector: ChangeDetector
     regimes: RegimeMemory
-    sampler: Sampler  # S
-    loss: Floats  # (n_items, n_positions) cumulative loss estimates of A
-    spread: Floats  # (1,) inverse square of the learning rate of A, R
-    leading: Leading  # A, and its marginals x
+    sampler: Sampler
+    loss: Floats  # (n_items, n_positions) cumulative loss estimates of the leader
+    spread: Floats  # (1,) R: inverse square of the learning rate of the leader
+    leading: Leading  # the leader, and its marginals x
     comparison: Comparison
-    doubt: Ints  # (1,) 1 while clicks are not of product form, else 0
-    weight: Floats  # (1,) w: the share of A
+    not_product: Ints  # (1,) 1 while clicks are not of product form, else 0
+    weight: Floats  # (1,) w: the share of the leader
     marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
 
 
@@ -104,17 +97,17 @@ class State(NamedTuple):
 class AllWeather(CompiledPolicy):
     r"""Thompson sampling under the position-based model, insured by a regularised leader: for steady and other users.
 
-    Two learners share every click. The sampler S is ``gibbs-ts``: it shows the best lists of its 16 latest samples, and
-    forgets all clicks before a detected change, except those of earlier habits to which users return. The leader A is
-    ``ftrl-va``. The list shown is drawn from A with probability w and from the lists of S otherwise, so the probability
-    of every placement is known exactly:
+    Two learners share every click. The sampler is ``gibbs-ts``: it shows the best lists of its 16 latest samples, and
+    forgets all clicks before a detected change, except those of earlier habits to which users return. The leader is
+    ``ftrl-va``. The list shown is drawn from the leader, with marginals x, with probability w, and otherwise from the
+    lists of the sampler, with marginals s. So the probability of every placement is known exactly:
 
     .. math::
 
         p_{ij} = w \, x_{ij} + (1 - w) \, s_{ij}
 
-    Both learn from all rounds. A adds :math:`b' + [\text{shown}] (1 - \text{click} - b') / p` to its losses, as
-    ``ftrl-va`` does, and :math:`1/w` times the errors to R. The two are compared by an estimate that is unbiased,
+    Both learn from all rounds. The leader adds :math:`b' + [\text{shown}] (1 - \text{click} - b') / p` to its losses,
+    as ``ftrl-va`` does, and :math:`1/w` times the errors to R. The two are compared by an estimate that is unbiased,
     whoever was shown:
 
     .. math::
@@ -124,20 +117,20 @@ class AllWeather(CompiledPolicy):
         d_t &= \sum_{ij} (s_{ij} - x_{ij}) b_{ij}, \qquad
         e_j = g_j (1 - \text{click}_j - b_{i_j j}), \qquad g_j = \frac{s_{i_j j} - x_{i_j j}}{p_{i_j j}}
 
-    The share of A grows with the difference, in standard deviations, from q to 1 - q:
+    The share of the leader grows with the difference, in standard deviations, from q to 1 - q:
 
     .. math::
 
         w' = \frac12 + \frac{D}{2 c \sqrt V} \text{ limited to } [q, 1 - q], \qquad
         w = \max\left( w', q_t, \frac{200 q}{\sqrt t} \right), \qquad \alpha_t = \frac{1 - w}{1 - w'}
 
-    where c is smaller while S is ahead. :math:`\alpha_t` is below 1 only in rounds in which A has more than w'. If
-    :math:`D \ge c \sqrt V`, A plays alone until round 1.5 t, and then the comparison begins again. It also begins again
-    when a change is detected, if the last one began at least t/8 rounds ago.
+    where c is smaller while the sampler is ahead. :math:`\alpha_t` is below 1 only in rounds in which the leader has
+    more than w'. If :math:`D \ge c \sqrt V`, the leader plays alone until round 1.5 t, and then the comparison begins
+    again. It also begins again when a change is detected, if the last one began at least t/8 rounds ago.
 
     While clicks are visibly not of product form :math:`\alpha_i \beta_j`, a list that the product suggests may be wrong
-    and never be corrected. Then :math:`q_t` is 1/2 instead of q, and S draws every pair by itself, with the product as
-    the mean of its prior, and shows the list with the largest sum:
+    and never be corrected. Then :math:`q_t` is 1/2 instead of q, and the sampler draws every pair by itself, with the
+    product as the mean of its prior, and shows the list with the largest sum:
 
     .. math::
 
@@ -152,24 +145,23 @@ class AllWeather(CompiledPolicy):
     Parameters
     ----------
     share
-        q, the least share of A while S plays, and of S while A does, for up to 50 pairs of item and position. For nm
-        pairs it is smaller by the factor :math:`(50 / (nm))^{3/4}`: with many pairs, A earns less for longer.
+        q, the least share of either learner while both play, for up to 50 pairs of item and position. For nm pairs it
+        is smaller by the factor :math:`(50 / (nm))^{3/4}`: with many pairs, the leader earns less for longer.
     width
-        c while A is ahead: by this many standard deviations it must be ahead to play alone.
+        c while the leader is ahead: by this many standard deviations it must be ahead to play alone.
     sampler_width
-        c while S is ahead: by this many standard deviations it must be ahead to have all rounds but A's least share.
+        c while the sampler is ahead: by this many it must be ahead to have all rounds but the leader's least share.
     grace
         :math:`V_0`, the variance with which a comparison begins. The larger, the more rounds it takes.
     pool
-        Number of lists of S.
+        Number of lists of the sampler.
     sweeps
         Number of sweeps of the Gibbs sampler for every new list.
     recall
-        Number of earlier habits of the users that S keeps: after a change, it recalls one that fits the clicks since,
-        see ``parts/regime_memory.py``. 0: it forgets them all, as it does in the service, where the state is computed
-        from sums.
+        Number of earlier habits of the users that are kept: after a change, the sampler recalls one that fits the
+        clicks since, see ``parts/regime_memory.py``.
     tolerance
-        The largest violation of the optimality conditions of A before its point is made feasible.
+        The largest violation of the optimality conditions of the leader before its point is made feasible.
 
     Examples
     --------
@@ -196,7 +188,6 @@ class AllWeather(CompiledPolicy):
     tolerance: float = number(1e-6, 1e-12, 0.1)
 
     name = "all-weather"
-    detect: ClassVar[bool] = True  # the service must detect changes for it
     needs_propensity: ClassVar[bool] = True
     learned_leaves: ClassVar[Mapping[str, str] | None] = {
         **COUNTS_LEAVES,
@@ -207,38 +198,39 @@ class AllWeather(CompiledPolicy):
         "sampler.attraction": "i",
         "sampler.examination": "j",
         "sampler.stream.words": "",
-        "comparison.difference": "",
-        "comparison.variance": "",
-        "comparison.played": "",
-        "comparison.began": "",
-        "comparison.wake": "",
+        **{f"comparison.{field}": "" for field in Comparison._fields},
         "weight": "",
     }
 
     def start(self, shape: Shape) -> State:
-        share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
+        n, m = shape
+        share = self.share * min(1.0, (PAIRS / (n * m)) ** 0.75)
         widths = float(self.width), float(self.sampler_width)
-        plan = Plan(float(share), *widths, float(self.grace), int(self.sweeps))
+        due, oldest, began, not_product = np.zeros((4, 1), np.int64)
         state = State(
             shape=shape,
-            plan=plan,
-            counts=make_counts(*shape),
-            detector=make_change_detector(*shape),
-            regimes=make_regime_memory(*shape, int(self.recall)),
-            sampler=make_sampler(*shape, int(self.pool)),
-            loss=np.zeros(shape),
-            spread=np.ones(1),
-            leading=make_leading(*shape, self.tolerance),
-            comparison=Comparison(
-                difference=np.zeros(1),
-                variance=np.full(1, plan.grace),
-                played=np.zeros(1),
-                began=np.zeros(1, np.int64),
-                wake=np.ones(1, np.int64),
+            settings=Settings(float(share), *widths, float(self.grace), int(self.sweeps)),
+            counts=make_counts(n, m),
+            detector=make_change_detector(n, m),
+            regimes=make_regime_memory(n, m, int(self.recall)),
+            sampler=Sampler(
+                items=np.arange(n),
+                attraction=np.full(n, 0.5),
+                examination=np.full(m, 0.5),
+                stream=make_stream(n, m),
+                lists=np.zeros((self.pool, m), np.int64),
+                marginals=np.zeros((n, m)),
+                oldest=oldest,
+                due=due,
+                work=SamplerWork(np.zeros((3, m)), make_placement_work(n, m)),
             ),
-            doubt=np.zeros(1, np.int64),
+            loss=np.zeros((n, m)),
+            spread=np.ones(1),
+            leading=make_leading(n, m, self.tolerance),
+            comparison=Comparison(np.zeros(1), np.full(1, float(self.grace)), np.zeros(1), began, np.ones(1, np.int64)),
+            not_product=not_product,
             weight=np.ones(1),
-            marginals=np.full(shape, 1.0 / shape.n_items),
+            marginals=np.full((n, m), 1.0 / n),
         )
         reset(Tsallis(), 1.0, state.leading)
         return state
@@ -256,32 +248,16 @@ class AllWeather(CompiledPolicy):
         return note
 
     def refreshed(self, state: State) -> State:
-        """Return the state with the leader of its losses, and all lists of S drawn anew; raises ConvergenceError."""
+        """Return the state with the leader of its losses, and all lists drawn anew; raises ConvergenceError."""
         if state.counts.learned[0] > 0:
-            resume_leader(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
-            if state.counts.learned[0] >= state.comparison.wake[0]:
-                resume(state, REFRESHED_SWEEPS)
-            mix_once(state)
+            state.leading.cold[0] = 1
+            refresh(state)
+            check_leader(state.loss, state.leading)
         return state
 
     def marginals(self, state: State) -> NDArray[np.float64]:
         """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
         return state.marginals
-
-
-def make_sampler(n: int, m: int, pool: int) -> Sampler:
-    """Return a sampler that has learned nothing and has no lists yet."""
-    return Sampler(
-        attraction=np.full(n, 0.5),
-        examination=np.full(m, 0.5),
-        stream=make_stream(n, m),
-        lists=np.zeros((pool, m), np.int64),
-        marginals=np.zeros((n, m)),
-        oldest=np.zeros(1, np.int64),
-        due=np.zeros(1, np.int64),
-        items=np.arange(n),
-        work=SamplerWork(np.zeros((3, m)), make_placement_work(n, m)),
-    )
 
 
 @decides(State)
@@ -302,26 +278,41 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
     counts, x, p, w = state.counts, state.leading.marginals, state.marginals, state.weight[0]
     w_drawn = note[0] if note.size > 0 else w
     add_losses(state.loss, state.spread, counts, x, p, w_drawn, ranking, propensity, clicks, absent)
-    if w < 1.0:
-        if note.size > 0:
-            compare_part(state, ranking, propensity, clicks, note)
-        elif is_whole(ranking, absent):  # of a part without a note, s and x are not known
-            compare(state, ranking, propensity, clicks)
+    compare(state, ranking, propensity, clicks, note, absent)
     record(counts, ranking, clicks)
-    absorb(state.sampler.stream, ranking)
-    recalls = state.regimes.rounds.size > 0
-    if recalls and state.detector.filled[0] == state.detector.bucket - 1:
-        keep_counts(state.regimes, counts)
-    if detect_change(state.detector, counts, ranking, clicks):
-        if recalls:
-            recall_regime(state.regimes, counts)
-        state.sampler.due[0] = 0
-        if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
-            begin_comparison(state)
-    choose_weight(state)
-    lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
-    ready(state.leading)
-    mix(state)
+    forget_before_change(state, ranking, clicks)
+    set_share(state)
+    follow(state)
+
+
+@inner_kernel
+def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
+    """Add the difference of sampler and leader in one round to the comparison.
+
+    A page of a part has its own s - x in the note. Its predicted losses are 1/2: both learners show one item at every
+    position, so that predictions that are all equal add nothing. Without a note, s and x of a part are not known.
+    """
+    counts, x, s, noted = state.counts, state.leading.marginals, state.sampler.marginals, note.size > 0
+    if state.weight[0] == 1.0 or not (noted or is_whole(ranking, absent)):
+        return
+    difference = 0.0
+    if not noted:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                difference += (s[i, j] - x[i, j]) * predicted_loss(counts, i, j)
+    variance = difference * difference
+    limit = 1.0 / state.settings.share  # of late feedback; without delay p is at least q times s or x
+    for j in range(ranking.size):
+        i = ranking[j]
+        if i >= 0:
+            ahead = note[1 + j] if noted else s[i, j] - x[i, j]
+            b = 0.5 if noted else predicted_loss(counts, i, j)
+            error = min(max(ahead / propensity[j], -limit), limit) * (1.0 - clicks[j] - b)
+            difference += error
+            variance += error * error
+    ratio = state.comparison.ratio[0]
+    state.comparison.difference[0] += ratio * difference
+    state.comparison.variance[0] += ratio * ratio * variance
 
 
 @inner_kernel
@@ -334,86 +325,72 @@ def is_whole(ranking: Ints, absent: Ints) -> bool:
 
 
 @inner_kernel
-def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
-    """Add the difference of S and A in one round to the comparison."""
-    n, m = state.shape
-    x, s = state.leading.marginals, state.sampler.marginals
-    limit = 1.0 / state.plan.share  # of late feedback; without delay p is at least q times s or x
-    predicted = 0.0
-    for i in range(n):
-        for j in range(m):
-            predicted += (s[i, j] - x[i, j]) * predicted_loss(state.counts, i, j)
-    difference, variance = predicted, predicted * predicted
-    for j in range(m):
-        i = ranking[j]
-        g = min(max((s[i, j] - x[i, j]) / propensity[j], -limit), limit)
-        error = g * (1.0 - clicks[j] - predicted_loss(state.counts, i, j))
-        difference += error
-        variance += error * error
-    played = state.comparison.played[0]
-    state.comparison.difference[0] += played * difference
-    state.comparison.variance[0] += played * played * variance
-
-
-@inner_kernel
-def compare_part(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats) -> None:
-    """Add the difference of S and A on a page of a part, with its own s - x, and a predicted loss of 1/2 everywhere.
-
-    Both learners show one item at every position, so that predictions that are all equal add nothing.
-    """
-    limit, played = 1.0 / state.plan.share, state.comparison.played[0]
-    for j in range(ranking.size):
-        if ranking[j] >= 0:
-            g = min(max(note[1 + j] / propensity[j], -limit), limit)
-            error = played * g * (0.5 - clicks[j])
-            state.comparison.difference[0] += error
-            state.comparison.variance[0] += error * error
+def forget_before_change(state: State, ranking: Ints, clicks: Floats) -> None:
+    """If users have changed, forget the counts before that, recall those of earlier habits, and compare anew."""
+    counts, detector, recalls = state.counts, state.detector, state.regimes.rounds.size > 0
+    absorb(state.sampler.stream, ranking)
+    if recalls and detector.filled[0] == detector.bucket - 1:
+        keep_counts(state.regimes, counts)
+    if detect_change(detector, counts, ranking, clicks):
+        if recalls:
+            recall_regime(state.regimes, counts)
+        state.sampler.due[0] = 0
+        if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
+            begin_comparison(state)
 
 
 @inner_kernel
 def begin_comparison(state: State) -> None:
     state.comparison.difference[0] = 0.0
-    state.comparison.variance[0] = state.plan.grace
+    state.comparison.variance[0] = state.settings.grace
     state.comparison.began[0] = state.counts.learned[0]
 
 
 @inner_kernel
-def is_not_a_product(counts: Counts, sampler: Sampler) -> bool:
-    """Whether the clicks differ from a product of attraction and examination by more than chance explains."""
-    n, m = counts.shown.shape
-    distance, pairs = 0.0, 0.0
-    for i in range(n):
-        for j in range(m):
-            shown = counts.shown[i, j]
-            if shown >= FIT_SHOWN:
-                distance += shown * kl(counts.clicked[i, j] / shown, product_rate(sampler, i, j))
-                pairs += 1.0
-    free = pairs + n + m
-    chance = 0.5 * free + 1.5 * math.sqrt(free) + math.log(float(counts.learned[0]))
-    return counts.rounds[0] >= FIT_MEMORY and distance > chance
+def set_share(state: State) -> None:
+    """Set the share of the leader for the next round; let the sampler sleep, wake it, or draw a new list."""
+    t, asleep_until = state.counts.learned[0], state.comparison.asleep_until
+    if t < asleep_until[0]:
+        return
+    if t == asleep_until[0]:
+        begin_comparison(state)
+        renew_all_lists(state)
+    if t == asleep_until[0] or t % TEST_ROUNDS == 0:
+        test_product_form(state)
+    weigh(state)
+    if state.weight[0] == 1.0:
+        asleep_until[0] = math.ceil(LONGER_SLEEP * t)
+        return
+    state.sampler.due[0] -= 1
+    if state.sampler.due[0] <= 0:
+        renew_list(state)
 
 
 @inner_kernel
-def choose_weight(state: State) -> None:
-    """Set the share of A for the next round; let S sleep, wake it, or draw a new list."""
-    t, comparison, weight = state.counts.learned[0], state.comparison, state.weight
-    c = state.plan.width
-    if t < comparison.wake[0]:
+def weigh(state: State) -> None:
+    """Set w and alpha of the next round; w is 1 if the leader is ahead by c standard deviations."""
+    q, comparison = state.settings.share, state.comparison
+    ahead = comparison.difference[0] / math.sqrt(comparison.variance[0])
+    width = state.settings.width if ahead > 0.0 else state.settings.sampler_width
+    if ahead >= width:
+        state.weight[0] = 1.0
         return
-    if t == comparison.wake[0]:
-        begin_comparison(state)
-        for _ in range(state.sampler.lists.shape[0]):
-            renew_list(state)
-    if t == comparison.wake[0] or t % FIT_ROUNDS == 0:
-        state.doubt[0] = 1 if is_not_a_product(state.counts, state.sampler) else 0
-    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
-    if ratio >= c:
-        weight[0] = 1.0
-        comparison.wake[0] = math.ceil(LONGER_SLEEP * t)
-        return
-    set_weight(state, t)
-    state.sampler.due[0] -= 1
-    if state.sampler.due[0] <= 0:
+    by_comparison = min(1.0 - q, max(q, 0.5 + ahead / (2.0 * width)))
+    least = 0.5 if state.not_product[0] == 1 else q
+    state.weight[0] = min(1.0 - q, max(least, EARLY * q / math.sqrt(state.counts.learned[0]), by_comparison))
+    comparison.ratio[0] = (1.0 - state.weight[0]) / (1.0 - by_comparison)
+
+
+@inner_kernel
+def test_product_form(state: State) -> None:
+    sampler = state.sampler
+    differs = is_not_a_product(state.counts, sampler.attraction, sampler.examination)
+    state.not_product[0] = 1 if differs else 0
+
+
+@inner_kernel
+def renew_all_lists(state: State) -> None:
+    for _ in range(state.sampler.lists.shape[0]):
         renew_list(state)
 
 
@@ -423,18 +400,18 @@ def renew_list(state: State) -> None:
 
     The sample is attraction and examination; while clicks are not of product form, a click probability of every pair.
     """
-    sampler, counts = state.sampler, state.counts
+    sampler, counts, work = state.sampler, state.counts, state.sampler.work.placement
     pool, m = sampler.lists.shape
-    run_sweeps(counts, sampler, state.plan.sweeps)
+    continue_chain(state, state.settings.sweeps)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] = 0.0
     newest = sampler.lists[sampler.oldest[0]]
-    if state.doubt[0] == 1:
-        draw_rates(counts, sampler)
-        place_best(sampler.work.placement.scores, sampler.stream, newest, sampler.work.placement)
+    if state.not_product[0] == 1:
+        draw_rates(counts, sampler.attraction, sampler.examination, sampler.stream, work.scores)
+        place_best(work.scores, sampler.stream, newest, work)
     else:
-        place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, sampler.work.placement)
+        place_in_order(sampler.attraction, sampler.examination, sampler.stream, newest, work)
     for k in range(pool):
         for j in range(m):
             sampler.marginals[sampler.lists[k, j], j] += 1.0 / pool
@@ -444,57 +421,22 @@ def renew_list(state: State) -> None:
 
 
 @inner_kernel
-def run_sweeps(counts: Counts, sampler: Sampler, sweeps: int) -> None:
-    """Continue the chain."""
-    stream, sums = sampler.stream, sampler.work.sums
+def continue_chain(state: State, sweeps: int) -> None:
+    s = state.sampler
     for _ in range(sweeps):
-        sweep(counts, sampler.items, PRIOR, stream, sampler.attraction, sampler.examination, sums)
-
-
-@kernel
-def resume(state: State, sweeps: int) -> None:
-    """Draw all lists of S from the counts, and set the share of A, as if the last round had just been learned."""
-    sampler, comparison, t = state.sampler, state.comparison, state.counts.learned[0]
-    run_sweeps(state.counts, sampler, sweeps)
-    state.doubt[0] = 1 if is_not_a_product(state.counts, sampler) else 0
-    for _ in range(sampler.lists.shape[0]):
-        renew_list(state)
-    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
-    if ratio >= state.plan.width:
-        state.weight[0] = 1.0
-    else:
-        set_weight(state, t)
+        sweep(state.counts, s.items, PRIOR, s.stream, s.attraction, s.examination, s.work.sums)
 
 
 @inner_kernel
-def set_weight(state: State, t: int) -> None:
-    """Set w and alpha of the round after t, in which S plays."""
-    q = state.plan.share
-    least = 0.5 if state.doubt[0] == 1 else q
-    by_comparison = weight_by_comparison(state)
-    w = min(1.0 - q, max(least, EARLY * q / math.sqrt(t), by_comparison))
-    state.weight[0] = w
-    state.comparison.played[0] = (1.0 - w) / (1.0 - by_comparison)
-
-
-@inner_kernel
-def weight_by_comparison(state: State) -> float:
-    """Return w', the share of A that follows from the comparison alone."""
-    q, comparison = state.plan.share, state.comparison
-    ratio = comparison.difference[0] / math.sqrt(comparison.variance[0])
-    width = state.plan.width if ratio > 0.0 else state.plan.sampler_width
-    return min(1.0 - q, max(q, 0.5 + ratio / (2.0 * width)))
-
-
-@kernel
-def mix_once(state: State) -> None:
-    """Set p, from Python."""
+def follow(state: State) -> None:
+    """Compute the leader x of the losses, and p, for the next round."""
+    lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+    ready(state.leading)
     mix(state)
 
 
 @inner_kernel
 def mix(state: State) -> None:
-    """Set p for the next round."""
     n, m = state.shape
     w, x, s, p = state.weight[0], state.leading.marginals, state.sampler.marginals, state.marginals
     for i in range(n):
@@ -502,19 +444,12 @@ def mix(state: State) -> None:
             p[i, j] = w * x[i, j] + (1.0 - w) * s[i, j]
 
 
-@inner_kernel
-def draw_rates(counts: Counts, sampler: Sampler) -> None:
-    """Draw the click probability of every pair, given its own clicks and the product form as its prior mean."""
-    n, m = counts.shown.shape
-    rates = sampler.work.placement.scores
-    for i in range(n):
-        for j in range(m):
-            clicked, missed = counts.clicked[i, j], counts.shown[i, j] - counts.clicked[i, j]
-            mean = product_rate(sampler, i, j)
-            rates[i, j] = beta(sampler.stream, clicked + PAIR_PRIOR * mean, missed + PAIR_PRIOR * (1.0 - mean))
-
-
-@inner_kernel
-def product_rate(sampler: Sampler, i: int, j: int) -> float:
-    """Return the click probability of a pair in product form."""
-    return min(max(sampler.attraction[i] * sampler.examination[j], EDGE), 1.0 - EDGE)
+@kernel
+def refresh(state: State) -> None:
+    """Draw all lists from the counts, set the share and the leader, as if the last round had just been learned."""
+    if state.counts.learned[0] >= state.comparison.asleep_until[0]:
+        continue_chain(state, REFRESHED_SWEEPS)
+        test_product_form(state)
+        renew_all_lists(state)
+        weigh(state)
+    follow(state)
