@@ -22,8 +22,10 @@ from .kernels import inline_kernel, kernel, name_apart, register_kernels
 
 __all__ = [
     "NONE_ABSENT",
+    "NO_CONTEXT",
     "NO_NOTE",
     "Decision",
+    "Labels",
     "Shape",
     "Streams",
     "buffer_of",
@@ -82,8 +84,21 @@ def check_shape(n_items: int, n_positions: int) -> Shape:
     return Shape(int(n_items), int(n_positions))
 
 
+class Labels(NamedTuple):
+    """Declared labels as numbers: a context is a row of values of all visitor labels, from 0; item labels are the same.
+
+    ``visitor`` (visitor labels,) and ``item`` (item labels,) are the numbers of values, and ``items`` (item labels,
+    n_items) are the values of every item.
+    """
+
+    visitor: NDArray[np.int64]
+    item: NDArray[np.int64]
+    items: NDArray[np.int64]
+
+
 NO_NOTE = np.zeros(0)
 NONE_ABSENT = np.zeros(0, np.int64)
+NO_CONTEXT = np.zeros(0, np.int64)
 
 
 class Decision(NamedTuple):
@@ -93,6 +108,7 @@ class Decision(NamedTuple):
     probability of that item at that position, NaN where the policy does not know it. ``note`` is what the policy wants
     to remember of the draw; few policies do. ``absent`` are the items that could not be shown. ``learned``
     (n_positions,) is False at positions that are not learned from, because their item was pinned; None: all are.
+    ``context`` (visitor labels,) is the context that the ranking was drawn for.
     """
 
     ranking: NDArray[np.int64]
@@ -100,14 +116,17 @@ class Decision(NamedTuple):
     note: NDArray[np.float64] = NO_NOTE
     absent: NDArray[np.int64] = NONE_ABSENT
     learned: NDArray[np.bool_] | None = None
+    context: NDArray[np.int64] = NO_CONTEXT
 
 
-def decide(state: Any, rng: Any, ranking: Any, propensity: Any) -> None:
-    """Fill ``ranking`` and ``propensity`` from the state of a compiled policy.
+def decide(state: Any, rng: Any, ranking: Any, propensity: Any, context: Any) -> None:
+    """Fill ``ranking`` and ``propensity`` from the state of a compiled policy, for a visitor with this context.
 
     Can be called from compiled code. From Python, raises TypeError if no kernel is registered for the class of state.
+    A function that is registered with ``@decides`` need not have the parameter ``context``: it then ignores it.
     """
-    _kernel_for(state, _DECIDE, "decides")(state, rng, ranking, propensity)
+    function = _kernel_for(state, _DECIDE, "decides")
+    function(state, *(rng, ranking, propensity, context)[: _n_given(function)])
 
 
 def note(state: Any, ranking: Any, note: Any) -> None:
@@ -119,14 +138,14 @@ def note(state: Any, ranking: Any, note: Any) -> None:
         _NOTE[type(state)](state, ranking, note)
 
 
-def learn(state: Any, ranking: Any, propensity: Any, clicks: Any, note: Any, absent: Any) -> None:
+def learn(state: Any, ranking: Any, propensity: Any, clicks: Any, note: Any, absent: Any, context: Any) -> None:
     """Update the state of a compiled policy, in place, with the clicks on a decision; otherwise as ``decide``.
 
     The entry of ``ranking`` is -1 at positions that are not learned from. A function that is registered with
-    ``@learns`` may have fewer parameters: it then ignores ``absent``, or ``note`` and ``absent``.
+    ``@learns`` may lack the last one, two or three parameters: it then ignores them.
     """
     function = _kernel_for(state, _LEARN, "learns")
-    function(state, *(ranking, propensity, clicks, note, absent)[: _n_given(function)])
+    function(state, *(ranking, propensity, clicks, note, absent, context)[: _n_given(function)])
 
 
 def click(state: Any, ranking: Any, rng: Any, clicks: Any) -> None:
@@ -151,20 +170,35 @@ def _kernel_for(state: Any, table: dict[type, Callable[..., Any]], decorator: st
 
 
 @cache
-def _n_given(learn: Callable[..., Any]) -> int:
-    """Return how many arguments a function registered with ``@learns`` takes beside the state: 3, 4 or 5."""
-    return len(inspect.signature(getattr(learn, "py_func", learn)).parameters) - 1
+def _n_given(function: Callable[..., Any]) -> int:
+    """Return how many arguments a registered function takes beside the state."""
+    return len(inspect.signature(getattr(function, "py_func", function)).parameters) - 1
 
 
-def _with_all_parameters(learn: Any) -> Any:
+def _decide_with_all_parameters(decide: Any) -> Any:
+    """Return the function that compiled code calls for ``decide``, which has all of its parameters."""
+    function = inline_kernel(getattr(decide, "py_func", decide))
+    if _n_given(decide) == 3:
+        return lambda state, rng, ranking, propensity, context: function(state, rng, ranking, propensity)
+    return decide
+
+
+def _learn_with_all_parameters(learn: Any) -> Any:
     """Return the function that compiled code calls for ``learn``, which has all of its parameters."""
-    given, function = _n_given(learn), inline_kernel(getattr(learn, "py_func", learn))
-    if given == 3:
-        return lambda state, ranking, propensity, clicks, note, absent: function(state, ranking, propensity, clicks)
-    if given == 4:
-        return lambda state, ranking, propensity, clicks, note, absent: function(
-            state, ranking, propensity, clicks, note
-        )
+    function = inline_kernel(getattr(learn, "py_func", learn))
+    match _n_given(learn):
+        case 3:
+            return lambda state, ranking, propensity, clicks, note, absent, context: function(
+                state, ranking, propensity, clicks
+            )
+        case 4:
+            return lambda state, ranking, propensity, clicks, note, absent, context: function(
+                state, ranking, propensity, clicks, note
+            )
+        case 5:
+            return lambda state, ranking, propensity, clicks, note, absent, context: function(
+                state, ranking, propensity, clicks, note, absent
+            )
     return learn
 
 
@@ -173,9 +207,9 @@ _NOTE: dict[type, Callable[..., None]] = {}
 _LEARN: dict[type, Callable[..., None]] = {}
 _CLICK: dict[type, Callable[..., None]] = {}
 _EXPECTED_REWARD: dict[type, Callable[..., float]] = {}
-register_kernels(decide, _DECIDE)
+register_kernels(decide, _DECIDE, adapt=_decide_with_all_parameters)
 register_kernels(note, _NOTE, otherwise=lambda state, ranking, note: None)
-register_kernels(learn, _LEARN, adapt=_with_all_parameters)
+register_kernels(learn, _LEARN, adapt=_learn_with_all_parameters)
 register_kernels(click, _CLICK)
 register_kernels(expected_reward, _EXPECTED_REWARD)
 

@@ -34,10 +34,10 @@ def lists_of(policy, decide, note, learn, rounds=300):
     state, noted = policy.init(5, 3), np.zeros(policy.note_size(core.Shape(5, 3)))
     rng, ranking, propensity, shown = np.random.default_rng(4), np.zeros(3, np.int64), np.zeros(3), []
     for _ in range(rounds):
-        decide(state, rng, ranking, propensity)
+        decide(state, rng, ranking, propensity, core.NO_CONTEXT)
         note(state, ranking, noted)
         clicks = (rng.random(3) < 0.1 + 0.8 * (ranking == 2)).astype(float)
-        learn(state, ranking, propensity, clicks, noted, core.NONE_ABSENT)
+        learn(state, ranking, propensity, clicks, noted, core.NONE_ABSENT, core.NO_CONTEXT)
         shown.append(ranking.copy())
     return np.array(shown)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..geometry import best_ranking
-from ..worlds import BestList, World
+from ..worlds import BestList, ContextualWorld, World
 from ..worlds.best_list import ENUMERATED, search
 
 __all__ = ["Comparators", "comparators"]
@@ -27,8 +27,9 @@ class Comparators(NamedTuple):
 def comparators(world: World, marks: NDArray[np.int64]) -> Comparators:
     """Return the cumulative expected reward of the best fixed ranking, and of the best ranking of each round.
 
-    If an adversary attacks, they are the best rankings for the users. The fixed ranking is the best one for the rounds
-    up to that checkpoint: R(t) is the regret of a game of t rounds.
+    In a world with contexts they are those of each context. If an adversary attacks, they are the best rankings for the
+    users. The fixed ranking is the best one for the rounds up to that checkpoint: R(t) is the regret of a game of t
+    rounds.
 
     >>> from bothworlds.worlds import periodic, stochastic
     >>> world = periodic([stochastic([0.9, 0.1], [1.0]), stochastic([0.1, 0.9], [1.0])], phase=10)
@@ -39,6 +40,9 @@ def comparators(world: World, marks: NDArray[np.int64]) -> Comparators:
     'exact, by assignment'
     """
     users = world.honest
+    if isinstance(users, ContextualWorld):
+        methods = dict.fromkeys(("fixed", "dynamic"), "exact, by assignment for each context")
+        return Comparators(*users.best_by_context(marks.tolist()), methods)
     return _best_assignments(users, marks) if users.has_table else _best_lists(users, marks)
 
 

@@ -17,7 +17,7 @@ from ..worlds import World
 from ..worlds import resolve as resolve_world
 from ..worlds.attacks import PlainAttack
 from ..worlds.users import new_answer
-from .loop import loop_classes, play_compiled
+from .loop import loop_classes, play_compiled, start
 from .result import UnchangedWorldWarning, no_change
 
 __all__ = ["Game", "checkpoint_rounds", "positive", "warn_of_no_change"]
@@ -102,7 +102,7 @@ class Game:
 
     def new_state(self) -> Any:
         """Return the state of the policy before the first round."""
-        return self.policy.init(self.world.n_items, self.world.n_positions)
+        return start(self.policy, self.world, np.arange(self.world.n_items))
 
     def compiled(self) -> bool:
         """Return whether a compiled loop can play the policy in the world."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ..core import NONE_ABSENT, Decision, Streams, decide, learn, note, streams
 from ..kernels import kernel
 from ..worlds.attack_kernels import report
-from ..worlds.users import Answer, PlainUsers, answer, new_answer
+from ..worlds.users import Answer, ContextUsers, PlainUsers, answer, arrive, new_answer
 
 if TYPE_CHECKING:  # not at run time: an edit of these files would compile all loops again
     from ..policies import Policy
@@ -37,11 +38,12 @@ def advance(
 ) -> None:
     """The loop, compiled for the classes of the state, the users and the adversary, which may be None."""
     for _ in range(rounds):
-        decide(state, policy_rng, page.ranking, page.propensity)
+        arrive(users, user_rng, page.context)
+        decide(state, policy_rng, page.ranking, page.propensity, page.context)
         note(state, page.ranking, page.note)
         answer(users, page.ranking, user_rng, to)
         report(adversary, page.ranking, adversary_rng, to)
-        learn(state, page.ranking, page.propensity, to.reported, page.note, page.absent)
+        learn(state, page.ranking, page.propensity, to.reported, page.note, page.absent, page.context)
 
 
 def play_compiled(
@@ -49,7 +51,13 @@ def play_compiled(
 ) -> None:
     """Play rounds with the compiled loop; ``state`` and ``to`` are updated in place."""
     m = state.shape.n_positions
-    page = Decision(np.empty(m, np.int64), np.empty(m), np.empty(policy.note_size(state.shape)), NONE_ABSENT.copy())
+    page = Decision(
+        np.empty(m, np.int64),
+        np.empty(m),
+        np.empty(policy.note_size(state.shape)),
+        NONE_ABSENT.copy(),
+        context=empty_context(users),
+    )
     advance(state, rounds, users, adversary, source.policy, source.users, source.adversary, page, to)
 
 
@@ -57,14 +65,38 @@ def play_interpreted(
     policy: Policy, state: Any, rounds: int, users: Any, source: Streams, to: Answer, adversary: Any = None
 ) -> None:
     """The same loop in plain Python; it draws the same random numbers in the same order."""
+    row, decide_for = empty_context(users), cast(Any, policy.decide)
+    if getattr(policy, "learns_labels", False) and row.size:
+        decide_for = partial(decide_for, context=row)
     for _ in range(rounds):
-        decision = policy.decide(state, source.policy)
+        arrive(users, source.users, row)
+        decision = decide_for(state, source.policy)
         ranking = np.ascontiguousarray(decision.ranking, np.int64)
         if ranking.shape != to.clicks.shape:
             raise ValueError(f"a ranking must have {to.clicks.size} items; got {decision.ranking!r}")
         answer(users, ranking, source.users, to)
         report(adversary, ranking, source.adversary, to)
         policy.learn(state, decision, to.reported.copy())
+
+
+def empty_context(users: Any) -> NDArray[np.int64]:
+    """Return the array that is filled in with the context of each visitor."""
+    return np.zeros(users.contexts.shape[1] if isinstance(users, ContextUsers) else 0, np.int64)
+
+
+def start(policy: Policy, world: World, labels: NDArray[np.int64]) -> Any:
+    """Return the state before the first round, with item ``labels[i]`` of the world as item i."""
+    given: Any = policy
+    if hasattr(world, "labels") and getattr(policy, "learns_labels", False):
+        return given.init(world.n_items, world.n_positions, world.labels(0, labels))
+    return given.init(world.n_items, world.n_positions)
+
+
+def with_new_items(policy: Policy, state: Any, world: Any, t: int, labels: NDArray[np.int64]) -> Any:
+    """Return the state in round t of a world with contexts, in which items are born."""
+    from ..policies.pages import renewed
+
+    return renewed(policy, state, *world.renewed(t, labels))
 
 
 def users_of(world: World, labels: NDArray[np.int64], stops: Iterable[int]) -> Iterator[tuple[int, Any]]:
@@ -112,7 +144,7 @@ def replicate(game: Game, replication: int, report: ReportProgress) -> Score:
     labels = source.labels.permutation(n) if game.shuffle else np.arange(n)
     given: Any = game.policy  # may be any object with the three methods
     policy = given.relabelled(labels) if hasattr(given, "relabelled") else given
-    state, adversary = policy.init(n, world.n_positions), world.adversary(labels)
+    state, adversary = start(policy, world, labels), world.adversary(labels)
     to = new_answer(world.n_positions, adversary)
     play = play_compiled if game.compiled() else play_interpreted
     _, users = next(users_of(world, labels, [1]))
@@ -120,6 +152,8 @@ def replicate(game: Game, replication: int, report: ReportProgress) -> Score:
     started, done = time.thread_time(), 0
     scores: list[NDArray[np.float64]] = []
     for end, users in users_of(world, labels, game.marks.tolist()):
+        if done in getattr(world, "renewals", ()):
+            state = with_new_items(policy, state, world, done, labels)
         play(policy, state, end - done, users, source, to, adversary)
         report(end - done)
         done = end

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import defaults_of, make, parsed_name, sentence_of
 from .base import CompiledPolicy, Policy, check_needs, checked_feedback, configured_for
+from .contexts import one_for_all, one_per_context
 
 if TYPE_CHECKING:
     from .all_weather import AllWeather
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .cascade_ucb_v import CascadeUcbV
     from .comb_ts import CombTs
     from .comb_ucb import CombUcb
+    from .context_ts import ContextTs
     from .dcm_ucb import DcmUcb
     from .delayed import Delayed
     from .fixed import Fixed
@@ -69,6 +71,7 @@ __all__ = [
     "CombTs",
     "CombUcb",
     "CompiledPolicy",
+    "ContextTs",
     "DcmUcb",
     "Delayed",
     "Description",
@@ -104,6 +107,8 @@ __all__ = [
     "configured_for",
     "describe",
     "names",
+    "one_for_all",
+    "one_per_context",
     "policy",
     "resolve",
 ]

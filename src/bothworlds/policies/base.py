@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import NO_NOTE, Decision, Shape, check_shape, copy_state, decide, is_compiled, learn, note
+from ..core import (
+    NO_CONTEXT,
+    NO_NOTE,
+    Decision,
+    Labels,
+    Shape,
+    check_shape,
+    copy_state,
+    decide,
+    is_compiled,
+    learn,
+    note,
+)
 from ..worlds import examination_of
 
 if TYPE_CHECKING:
     pass
 
-__all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_feedback", "configured_for"]
+__all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_context", "checked_feedback", "configured_for"]
 
 P = TypeVar("P")
 
@@ -36,6 +48,7 @@ class Policy(ABC):
     name: ClassVar[str] = ""
     adaptive: ClassVar[bool] = True  # False for a policy that does not learn
     patience: ClassVar[int] = 400  # rounds after which it beats random lists in a world with clearly different items
+    learns_labels: ClassVar[bool] = False  # whether ``init`` takes declared labels, and ``decide`` a context
     needs: ClassVar[tuple[str, ...]] = ()  # what it requires: horizon, examination, order of positions, world
     learned_leaves: ClassVar[Mapping[str, str] | None] = None  # what ``pages.resized`` copies; None: it has no parts
 
@@ -146,22 +159,31 @@ class CompiledPolicy(Policy):
 
     needs_propensity: ClassVar[bool] = False
 
-    def init(self, n_items: int, n_positions: int) -> Any:
-        """Return the initial state; raises ValueError for an impossible shape."""
+    def init(self, n_items: int, n_positions: int, labels: Labels | None = None) -> Any:
+        """Return the initial state; raises ValueError for an impossible shape, or labels that it does not learn."""
         check_needs(self)
-        return copy_state(self.start(check_shape(n_items, n_positions)))
+        shape = check_shape(n_items, n_positions)
+        return copy_state(self.start(shape) if labels is None else self.start_with(shape, labels))
 
     @abstractmethod
     def start(self, shape: Shape) -> Any:
         """Return the initial state for a valid shape."""
 
-    def decide(self, state: Any, rng: np.random.Generator) -> Decision:
-        """Return a ranking with its propensities. The state is not changed."""
+    def start_with(self, shape: Shape, labels: Labels) -> Any:
+        """Return the initial state for declared labels; raises ValueError if the policy does not learn them."""
+        raise ValueError(f"{self.label} does not learn labels; context-ts and all-weather do")
+
+    def decide(self, state: Any, rng: np.random.Generator, context: ArrayLike = NO_CONTEXT) -> Decision:
+        """Return a ranking with its propensities, for a visitor with this context. The state is not changed.
+
+        A context is a row of values of the labels of the state; without one, all of them are 0.
+        """
         if not isinstance(rng, np.random.Generator):
             raise ValueError(f"rng must be a numpy.random.Generator; got {rng!r}")
         m, size = state.shape.n_positions, self.note_size(state.shape)
-        decision = Decision(np.empty(m, np.int64), np.empty(m), np.empty(size) if size else NO_NOTE)
-        decide(state, rng, decision.ranking, decision.propensity)
+        row = checked_context(state, context)
+        decision = Decision(np.empty(m, np.int64), np.empty(m), np.empty(size) if size else NO_NOTE, context=row)
+        decide(state, rng, decision.ranking, decision.propensity, row)
         if size:
             note(state, decision.ranking, decision.note)
         return decision
@@ -188,7 +210,7 @@ class CompiledPolicy(Policy):
                 raise ValueError(f"decision.absent has items that were shown; got {absent} for {decision.ranking}")
         elif noted.size not in (0, self.note_size(state.shape)):
             raise ValueError(f"decision.note must have {self.note_size(state.shape)} entries; got {noted.size}")
-        learn(state, ranking, propensity, rewards, noted, absent)
+        learn(state, ranking, propensity, rewards, noted, absent, checked_context(state, decision.context))
         return state
 
     def runs_compiled(self, state: Any) -> bool:
@@ -227,6 +249,18 @@ def check_needs(policy: Any) -> None:
             instead = f"; if it is not known, use {policy.twin}" if getattr(policy, "twin", "") else ""
             name = getattr(policy, "name", "") or type(policy).__name__
             raise ValueError(f"{name} needs {need}=...{instead}")
+
+
+def checked_context(state: Any, context: ArrayLike) -> NDArray[np.int64]:
+    """Return a context as an array, all 0 if none is given; raises ValueError if it does not fit the state."""
+    labels = getattr(getattr(state, "inner", state), "labels", None)
+    values = np.zeros(0, np.int64) if labels is None else labels.visitor
+    row = np.asarray(context)
+    if row.size == 0:
+        return np.zeros(values.size, np.int64)
+    if row.shape != values.shape or row.dtype.kind not in "iu" or not ((row >= 0) & (row < values)).all():
+        raise ValueError(f"context must be a value below each of {values.tolist()}; got {row.tolist()}")
+    return np.ascontiguousarray(row, np.int64)
 
 
 def checked_feedback(

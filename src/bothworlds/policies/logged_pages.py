@@ -264,7 +264,7 @@ def learn_rows(
     """Learn from pages with the kernel of a policy; the arguments are those of ``_Rows``."""
     for k in range(ranking.shape[0]):
         note, away = notes[note_ends[k] : note_ends[k + 1]], absent[absent_ends[k] : absent_ends[k + 1]]
-        learn(state, ranking[k], propensity[k], rewards[k], note, away)
+        learn(state, ranking[k], propensity[k], rewards[k], note, away, ranking[k, :0])
 
 
 @kernel

@@ -14,14 +14,14 @@ the others; ``" items"`` are indices of items. Everything else in a state follow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core import NO_NOTE, Decision, Shape, leaves
+from ..core import NO_NOTE, Decision, Labels, Shape, leaves
 from ..kernels import Ints
-from .base import Policy
+from .base import CompiledPolicy, Policy
 
 __all__ = [
     "NEW",
@@ -35,7 +35,9 @@ __all__ = [
     "learned_leaves",
     "part_for",
     "rank_page",
+    "renewed",
     "resized",
+    "with_labels",
 ]
 
 NEW = -1  # in place of an item or a position: one that is new
@@ -95,20 +97,50 @@ def resized(policy: Policy, state: Any, items: ArrayLike, positions: ArrayLike) 
 
 def _copied(part: Policy, policy: Policy, state: Any, rows: Ints, columns: Ints) -> Part:
     """Return a new state of the policy ``part`` with what was learned of these items and positions."""
-    fresh = part.init(len(rows), len(columns))
+    labels = getattr(state, "labels", None)
+    if labels is None:
+        fresh = part.init(len(rows), len(columns))
+    else:
+        items = np.where(rows == NEW, 0, labels.items[:, rows])
+        fresh = cast(CompiledPolicy, part).init(len(rows), len(columns), labels._replace(items=items))
+    return Part(part, part.refreshed(_filled(policy, state, fresh, rows, columns)), rows, columns)
+
+
+def _filled(policy: Policy, state: Any, fresh: Any, rows: Ints, columns: Ints) -> Any:
+    """Return a new state with what an old one has learned of these items and positions."""
     old, new = dict(leaves(state)), dict(leaves(fresh))
+    index = {"i": rows, "j": columns}
+    if hasattr(state, "labels"):
+        before, after = state.labels, fresh.labels
+        index["v"] = _indices([1, *before.visitor, state.shape.n_positions], [1, *after.visitor], [columns])
+        sizes = [1, *before.item, state.shape.n_items, state.shape.n_positions]
+        index["c"] = _indices(sizes, [1, *after.item], [rows, columns])
     for path, axes in learned_leaves(policy).items():
         if path in new:
-            _copy(old[path], new[path], axes, rows, columns)
-    return Part(part, part.refreshed(fresh), rows, columns)
+            _copy(old[path], new[path], axes, index)
+    return fresh
 
 
-def _copy(old: Any, new: Any, axes: str, rows: Ints, columns: Ints) -> None:
+def _indices(sizes: Sequence[int], counts: Sequence[int], last: Sequence[Ints]) -> Ints:
+    """Return the old index of each row or column of a table of effects, by blocks of these old sizes.
+
+    Blocks of labels now have ``counts`` values, and ``last`` are the items and positions of those that follow.
+
+    >>> _indices([1, 2, 3], [1, 4], [np.array([2, NEW])]).tolist()
+    [0, 1, 2, -1, -1, 5, -1]
+    """
+    starts = np.cumsum([0, *sizes])
+    blocks = [np.where(np.arange(now) < size, np.arange(now), NEW) for size, now in zip(sizes, counts)]
+    return np.concatenate([np.where(b == NEW, NEW, b + first) for b, first in zip([*blocks, *last], starts)])
+
+
+def _copy(old: Any, new: Any, axes: str, index: Mapping[str, Ints]) -> None:
     """Copy what was learned of these items and positions into an array of the new state."""
     axes, _, kind = axes.partition(" ")
     if old.size == 0:
         return
-    chosen = [rows if axis == "i" else columns for axis in axes]
+    chosen = [index[axis] for axis in axes]
+    rows = index["i"]
     kept = [np.flatnonzero(index != NEW) for index in chosen]
     values = old[(..., *np.ix_(*(index[k] for index, k in zip(chosen, kept))))] if axes else old
     if kind == "items":
@@ -139,6 +171,28 @@ def grown(policy: Policy, state: Any, n_items: int, n_positions: int) -> Any:
     check_parts(policy)
     whole = policy.part(np.arange(n_items), np.arange(m))  # settings may refer to the items that are new
     return _copied(whole, policy, state, np.array(rows), np.arange(m)).state
+
+
+def renewed(policy: Any, state: Any, items: ArrayLike, labels: Labels) -> Any:
+    """Return the state of as many items, of which those that are ``NEW`` take the place of others, with their labels.
+
+    Raises ValueError if the policy has no parts.
+    """
+    if hasattr(policy, "renewed"):
+        return policy.renewed(state, items, labels)
+    fresh = resized(policy, state, items, np.arange(state.shape.n_positions)).state
+    return fresh if getattr(fresh, "labels", None) is None else with_labels(policy, fresh, labels)
+
+
+def with_labels(policy: Policy, state: Any, labels: Labels) -> Any:
+    """Return the state with these labels of the same items; labels may have more values than before.
+
+    What was learned of a value stays with it.
+    """
+    n, m = state.shape
+    fresh = cast(CompiledPolicy, policy).init(n, m, labels)
+    copied = _filled(policy, state, fresh, np.arange(n), np.arange(m))
+    return policy.refreshed(copied)
 
 
 class Page(NamedTuple):

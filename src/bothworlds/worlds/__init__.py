@@ -9,6 +9,7 @@ from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_o
 from .best_list import BestList
 from .browsing_world import Browsing, browsing
 from .chain_world import Chain, cascade, click_chain, dependent_clicks, dynamic_bayesian
+from .contextual import ContextualWorld
 from .list_world import CompiledListWorld, ListWorld
 from .named import describe, from_description, names, resolve, world
 from .schedule import Changing
@@ -22,6 +23,7 @@ __all__ = [
     "Chain",
     "Changing",
     "CompiledListWorld",
+    "ContextualWorld",
     "ListWorld",
     "Matrix",
     "Periodic",

@@ -11,6 +11,7 @@ from .attacks import Attack, Attacked
 from .base import Matrix, Stochastic, World, periodic
 from .browsing_world import Browsing
 from .chain_world import Chain
+from .contextual import ContextualWorld
 
 __all__ = ["build_from_numbers"]
 
@@ -36,6 +37,8 @@ def build_from_numbers(description: Mapping[str, Any], build: Callable[[Mapping[
                 return Attacked(build(description["world"]), Attack(**attack))
             case "chain":
                 return Chain(**{key: value for key, value in description.items() if key != "kind"})
+            case "contextual":
+                return ContextualWorld(**{key: value for key, value in description.items() if key != "kind"})
             case "browsing":
                 return Browsing(description["attraction"], description["examination"])
     except (KeyError, TypeError) as error:

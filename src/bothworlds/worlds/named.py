@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..registry import defaults_of, make, sentence_of
-from . import adversarial, attacks, dependent, drift, paper
+from . import adversarial, attacks, contextual, dependent, drift, paper
 from .base import Matrix, World
 from .builders import build_from_numbers
 from .fitted import from_file
@@ -145,6 +145,7 @@ def _registered() -> dict[str, Callable[..., World]]:
     makers: dict[str, Callable[..., World]] = {
         **adversarial.WORLDS,
         **attacks.WORLDS,
+        **contextual.WORLDS,
         **dependent.WORLDS,
         **drift.WORLDS,
         **paper.WORLDS,

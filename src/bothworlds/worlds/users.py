@@ -22,9 +22,11 @@ __all__ = [
     "Answer",
     "BrowsingUsers",
     "ChainUsers",
+    "ContextUsers",
     "PlainUsers",
     "TableUsers",
     "answer",
+    "arrive",
     "clicks_on",
     "new_answer",
     "reward_of",
@@ -46,6 +48,12 @@ def new_answer(n_positions: int, adversary: Any = None) -> Answer:
     """Return an answer before the first round; if there is an adversary, its reports have an array of their own."""
     clicks = np.zeros(n_positions)
     return Answer(clicks, clicks if adversary is None else np.zeros(n_positions), np.zeros(TOTALS))
+
+
+def arrive(users: Any, rng: np.random.Generator, context: Ints) -> None:
+    """Draw the next visitor and fill in the context; users without contexts do nothing. Can be called compiled."""
+    if type(users) in _ARRIVE:
+        _ARRIVE[type(users)](users, rng, context)
 
 
 def answer(users: Any, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
@@ -96,9 +104,61 @@ def answer_plainly(users: PlainUsers, ranking: Ints, rng: np.random.Generator, t
     users.t += 1
 
 
-_ANSWER: dict[type, Any] = {TableUsers: answer_table, PlainUsers: answer_plainly}
+class ContextUsers(NamedTuple):
+    """Users of several contexts, each with its own attraction and examination."""
+
+    contexts: Ints  # (contexts, visitor labels)
+    until: Floats  # (contexts,) the share of the contexts up to this one
+    attraction: Floats  # (contexts, n)
+    examination: Floats  # (contexts, m)
+    bend: Floats  # (n, m) factor of every click probability
+    present: Ints  # (1,) the context of the visitor who has arrived
+
+
+@kernel
+def draw_context(users: ContextUsers, rng: np.random.Generator, context: Ints) -> None:
+    c = min(int(np.searchsorted(users.until, rng.random(), "right")), users.until.size - 1)
+    users.present[0] = c
+    for k in range(context.size):
+        context[k] = users.contexts[c, k]
+
+
+@kernel
+def chance_in(users: ContextUsers, c: int, i: int, j: int) -> float:
+    return users.attraction[c, i] * users.examination[c, j] * users.bend[i, j]
+
+
+def answer_in_context(users: ContextUsers, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:
+    for j in range(ranking.size):
+        p = chance_in(users, users.present[0], ranking[j], j)
+        to.totals[0] += p
+        to.clicks[j] = 1.0 if rng.random() < p else 0.0
+        to.totals[1] += to.clicks[j]
+
+
+_ANSWER: dict[type, Any] = {TableUsers: answer_table, PlainUsers: answer_plainly, ContextUsers: answer_in_context}
+_ARRIVE: dict[type, Any] = {ContextUsers: draw_context}
 name_apart(TableUsers)
+name_apart(ContextUsers)
 register_kernels(answer, _ANSWER, otherwise=answer_list)
+register_kernels(arrive, _ARRIVE, otherwise=lambda users, rng, context: None)
+
+
+@clicks(ContextUsers)
+def click_of_a_visitor(state: ContextUsers, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
+    draw_context(state, rng, ranking[:0])
+    for j in range(ranking.size):
+        clicks[j] = 1.0 if rng.random() < chance_in(state, state.present[0], ranking[j], j) else 0.0
+
+
+@expects(ContextUsers)
+def expected_of_visitors(state: ContextUsers, ranking: Ints) -> float:
+    total, before = 0.0, 0.0
+    for c in range(state.until.size):
+        for j in range(ranking.size):
+            total += (state.until[c] - before) * chance_in(state, c, ranking[j], j)
+        before = state.until[c]
+    return total
 
 
 @clicks(TableUsers)

@@ -133,7 +133,7 @@ def learn_pages(
 ) -> None:
     """Learn from pages (T, m), one after the other; the last two are empty."""
     for t in range(ranking.shape[0]):
-        learn(state, ranking[t], propensity[t], clicks[t], no_note, none_absent)
+        learn(state, ranking[t], propensity[t], clicks[t], no_note, none_absent, none_absent)
 
 
 @kernel
@@ -142,6 +142,6 @@ def count_decisions(
 ) -> None:
     """Decide repeatedly without learning; ``counts`` (n, m) adds up the placements."""
     for _ in range(rounds):
-        decide(state, rng, ranking, propensity)
+        decide(state, rng, ranking, propensity, ranking[:0])
         for j in range(ranking.size):
             counts[ranking[j], j] += 1.0

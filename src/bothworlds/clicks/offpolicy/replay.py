@@ -169,11 +169,11 @@ def replay_pages(
 ) -> None:
     """Decide for every page (T, m); learn from those that show the decision, and mark them in ``matched`` (T,)."""
     for t in range(logged.shape[0]):
-        decide(state, rng, ranking, propensity)
+        decide(state, rng, ranking, propensity, none_absent)
         note(state, ranking, noted)
         same = True
         for j in range(ranking.size):
             same = same and ranking[j] == logged[t, j]
         matched[t] = same
         if same:
-            learn(state, ranking, propensity, clicks[t], noted, none_absent)
+            learn(state, ranking, propensity, clicks[t], noted, none_absent, none_absent)
