@@ -31,7 +31,8 @@ DIVISIBLE = [name for name in bothworlds.policies.names() if has_parts(bothworld
 # These parts are not equal to the smaller problem that has learned the same pages. tsallis-rv, ftrl-va and all-weather
 # predict losses, and how much of a prediction they use depends on the probabilities of all items: their losses differ
 # by an error of mean zero. The rate of mw depends on the number of items, and osmd projects after every page. What is
-# stated is the difference in clicks per page, of .93, after 200 pages. Policies with random numbers of their own are compared by what they have learned.
+# stated is the difference in clicks per page, of .93, after 200 pages.
+# Policies with random numbers of their own are compared by what they have learned.
 APART = {"all-weather": 0.05, "ftrl-va": 0.05, "tsallis-rv": 0.05, "mw": 0.05, "osmd": 0.01}
 CHAINS = {"context-ts", "gibbs-ts", "pb-mhb"}
 
