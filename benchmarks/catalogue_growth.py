@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bothworlds.arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
+from bothworlds.arena.figures import EndLabel, drawing, label_ends
 from bothworlds.arena.loop import play_compiled
 from bothworlds.arena.storage import provenance
 from bothworlds.core import Decision, leaves, streams
+from bothworlds.line_styles import DASHES, PALETTE
 from bothworlds.policies import Policy, configured_for, resolve
 from bothworlds.policies.pages import has_parts
 from bothworlds.worlds.users import TableUsers, new_answer

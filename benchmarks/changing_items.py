@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bothworlds import Ranker
-from bothworlds.arena.figures import PALETTE, drawing
+from bothworlds.arena.figures import drawing
+from bothworlds.line_styles import PALETTE
 
 from .measurement import Measurement
 

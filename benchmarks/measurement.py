@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Measurement"]
-
 
 class Measurement(NamedTuple):
     """A table of measured numbers; all rows have the same keys, which are its columns."""

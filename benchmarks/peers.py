@@ -17,8 +17,6 @@ import numpy as np
 from bothworlds import Decision
 from bothworlds.policies import Policy
 
-__all__ = ["PEERS", "Peer", "is_installed"]
-
 
 class Peer(NamedTuple):
     """A package, what of it is played, the policy of ours that it is compared with, and for how many rounds."""

@@ -17,8 +17,6 @@ import numpy as np
 from bothworlds.core import cores
 from bothworlds.extras import import_extra
 
-__all__ = ["FOLDER", "command", "made_by", "markdown", "number", "spread", "write_section"]
-
 FOLDER = Path(__file__).parent
 SECTIONS = ("contenders", "growth")  # in the order of the page
 HEAD = """# Results

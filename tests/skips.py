@@ -10,8 +10,6 @@ import os
 
 import pytest
 
-__all__ = ["pytest_sessionfinish"]
-
 ALLOWED = ("BOTHWORLDS_DATA", "BOTHWORLDS_NO_BROWSER")
 
 

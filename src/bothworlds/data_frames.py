@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from .extras import import_extra
 
-__all__ = ["LIBRARIES", "html_table", "to_frame"]
-
 Columns = Mapping[str, Sequence[Any]]  # arrays or lists of one length, by name
 ROWS_SHOWN = 10  # of a table in HTML
 

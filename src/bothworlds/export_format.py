@@ -63,8 +63,6 @@ from typing import Any
 
 from .extras import import_extra
 
-__all__ = ["EXPORT_FORMAT", "METADATA_KEY", "exported_surface", "read_export"]
-
 EXPORT_FORMAT = "bothworlds export 1"
 METADATA_KEY = "bothworlds"  # of the header in the metadata of Parquet
 PARQUET = b"PAR1"

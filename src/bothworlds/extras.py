@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any
 
-__all__ = ["check_figures", "check_parquet", "import_extra", "install_command", "ray_connection"]
-
 
 def install_command(extra: str) -> str:
     """Return how to install an optional extra of this package, which no package index has.

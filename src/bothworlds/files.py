@@ -12,8 +12,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["replacing", "save_arrays", "save_text"]
-
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Write a NumPy archive atomically, as ``replacing`` does."""

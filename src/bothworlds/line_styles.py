@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["DASHES", "PALETTE"]
-
 # Okabe and Ito's palette: distinguishable with any kind of colour vision. Yellow is left out: too pale for a line.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # Line styles beside the colours, so that curves can be distinguished in black and white.

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
-__all__ = ["ReportProgress", "announce", "install_interrupt_handler", "interrupted", "progress_bar"]
-
 ReportProgress = Callable[[int], None]  # called with the amount done since the last call
 
 LINE_INTERVAL = 30.0  # seconds between two lines of progress, at least

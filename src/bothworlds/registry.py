@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-__all__ = ["defaults_of", "make", "parsed_name", "sentence_of"]
-
 T = TypeVar("T")
 
 

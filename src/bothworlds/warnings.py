@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BothworldsWarning"]
-
 
 class BothworldsWarning(UserWarning):
     """A result may not mean what it seems to mean. The command line prints it as a sentence."""

@@ -15,8 +15,6 @@ from bothworlds.policies.parts.random_stream import absorb, make_stream
 from bothworlds.policies.parts.samplers import beta
 from tests.reference.change_detector import HistoryDetector, log_likelihood, log_likelihood_ratio
 
-__all__ = ["AllWeatherTwin"]
-
 
 @kernel
 def sample_list(counts, items, sweeps, stream, attraction, examination, sums, ranking, placement):

@@ -6,8 +6,6 @@ from math import log
 
 import numpy as np
 
-__all__ = ["HistoryDetector", "log_likelihood_ratio"]
-
 
 def log_likelihood(n, c):
     """The largest log likelihood of c clicks in n impressions."""

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-__all__ = ["LabelEffectsTwin"]
-
 WINDOWS = (300, 1500, 6000)
 
 

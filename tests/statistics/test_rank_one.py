@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bothworlds.statistics.rank_one.fit import components, fit_em, fit_newton
-from bothworlds.statistics.rank_one.newton import make_workspace, newton
+from bothworlds.statistics.rank_one.likelihood import make_workspace
+from bothworlds.statistics.rank_one.newton import newton
 
 YANDEX = np.array([1.0, 0.255, 0.0873, 0.0462, 0.0424])
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ATTACK_COLUMNS", "AttackScores", "attack_scores"]
-
 ATTACK_COLUMNS = ("flips", "touched", "target_first", "target_shown")
 
 

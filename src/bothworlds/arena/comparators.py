@@ -11,8 +11,6 @@ from ..geometry import best_ranking
 from ..worlds import BestList, ContextualWorld, World
 from ..worlds.best_list import ENUMERATED, search
 
-__all__ = ["Comparators", "comparators"]
-
 CACHED_ARRAYS = 1000  # arrays of probabilities whose best value is cached
 
 

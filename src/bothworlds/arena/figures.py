@@ -19,8 +19,6 @@ from .result import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DASHES", "PALETTE", "EndLabel", "draw_results", "drawing", "label_ends", "spread_out"]
-
 WARNING = "#B04000"
 ALWAYS_COLOURED = ("all-weather", "ftrl-pbm", "uniform")
 LABEL_HEIGHT = 0.062  # share of the height of a panel that one label takes

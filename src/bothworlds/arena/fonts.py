@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-__all__ = ["MISSING_GLYPH", "FigureWarning", "supply_glyphs"]
-
 MISSING_GLYPH = r"Glyph .* missing from"  # Matplotlib's warning for each character
 PLACEHOLDERS = "Last Resort"  # a font that has a box for every character
 

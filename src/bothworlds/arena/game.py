@@ -20,8 +20,6 @@ from ..worlds.users import new_answer
 from .loop import loop_classes, play_compiled, start
 from .result import UnchangedWorldWarning, no_change
 
-__all__ = ["Game", "checkpoint_rounds", "positive", "warn_of_no_change"]
-
 
 @dataclass(frozen=True, eq=False)
 class Game:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:  # not at run time: an edit of these files would compile all l
     from ..worlds import World
     from .game import Game
 
-__all__ = ["Score", "advance", "loop_classes", "play_compiled", "play_interpreted", "replicate", "users_of"]
-
 
 @kernel
 def advance(

@@ -20,8 +20,6 @@ from ..progress import announce, interrupted, progress_bar
 from .game import Game
 from .loop import Score, loop_classes, replicate
 
-__all__ = ["Cell", "LocalEngine", "ReportRounds", "compile_ahead", "in_processes", "worker_processes"]
-
 
 class Cell(NamedTuple):
     """One replication of the game with this index. Cells may be played in any order, in threads, or in processes."""

@@ -13,8 +13,6 @@ from .game import Game, warn_of_no_change
 from .result import Result
 from .run import engine_named, run
 
-__all__ = ["compete", "play"]
-
 
 def play(
     policy: str | Policy,

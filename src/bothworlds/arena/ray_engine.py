@@ -26,8 +26,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["RayEngine"]
-
 RETRIES = 10  # of a cell whose node or process was lost
 QUEUED = 2  # cells per core that wait on the cluster, so that a core that becomes free has work at once
 POLL = 0.5  # seconds until an interrupt is noticed

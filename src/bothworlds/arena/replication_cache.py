@@ -24,8 +24,6 @@ from ..worlds import World
 from .game import Game
 from .loop import Score
 
-__all__ = ["ReplicationCache", "UsersDigest", "sources_digest"]
-
 # The sources that determine rewards. Those that draw or serve do not.
 SOURCES = ("core.py", "kernels.py", "geometry", "statistics", "worlds", "policies", "arena/loop.py")
 

@@ -14,8 +14,6 @@ from ..warnings import BothworldsWarning
 from ..worlds import World, from_description
 from .attack_scores import ATTACK_COLUMNS, AttackScores
 
-__all__ = ["COLUMNS", "Result", "UnchangedWorldWarning", "changes_not_shown", "no_change"]
-
 COLUMNS = (
     "policy",
     "world",

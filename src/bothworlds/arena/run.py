@@ -19,8 +19,6 @@ from .ray_engine import RayEngine
 from .replication_cache import ReplicationCache, UsersDigest
 from .result import Result
 
-__all__ = ["Engine", "engine_named", "run"]
-
 NAMED_FAILURES = 5  # failed cells that an error names
 INTERPRETED = 30  # compiled rounds that take about as long as one in plain Python
 

@@ -24,8 +24,6 @@ from ..extras import check_parquet
 from .attack_scores import ATTACK_COLUMNS, AttackScores
 from .result import COLUMNS, Result
 
-__all__ = ["commit", "load", "load_results", "provenance", "save_results"]
-
 
 def save_results(results: Sequence[Result], path: str | Path) -> Path:
     """Write results as Parquet or CSV, chosen by the ending of the name, and return the path.

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from .result import Result, changes_not_shown
 
-__all__ = ["Standings", "save_table", "standings"]
-
 COMPARATORS = {"best of each round": "best_dynamic", "best fixed list": "best_fixed"}
 
 

@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from ..policies import Policy
     from ..worlds import World
 
-__all__ = [
-    "CLICK_LOGS",
-    "INTERRUPTED",
-    "SERVICE",
-    "SIMULATION",
-    "CommandGroup",
-    "app",
-    "check_outputs",
-    "column_names",
-    "console",
-    "count",
-    "one_line_errors",
-    "parse",
-    "policy_of",
-    "print_stopped",
-    "warn",
-    "world_of",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 INTERRUPTED = 130  # the exit status of a program that was ended by Ctrl+C

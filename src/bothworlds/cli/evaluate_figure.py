@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arena.figures import PALETTE, drawing
+from ..arena.figures import drawing
+from ..line_styles import PALETTE
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
-
-__all__ = ["draw_evaluations"]
 
 SHORT_NAMES = {"ips": "inverse\npropensity", "snips": "self-\nnormalised", "direct": "direct", "dr": "doubly\nrobust"}
 

@@ -14,8 +14,6 @@ from .common import console
 if TYPE_CHECKING:
     from ..clicks import ClickModel, Counts, Model, Models
 
-__all__ = ["print_click_model", "print_counts", "print_model"]
-
 MAX_QUERIES = 10  # queries whose curves are printed
 MAX_POSITIONS = 10  # positions of these curves
 

@@ -10,8 +10,6 @@ import typer
 
 from ..clicks.reading.bad_input import BadInput
 
-__all__ = ["Columns", "Files", "Format", "Positions", "Query", "SkipBad", "TopItems", "flags_in_errors"]
-
 Files = Annotated[
     list[str], typer.Argument(help="The click log: files, a pattern or a folder of parts.", metavar="LOG")
 ]

@@ -222,7 +222,7 @@ def create_key(
 def list_keys(store: Store = "bothworlds.db") -> None:
     """List keys: their ids, roles and notes, never their secrets."""
     from ..serve.http.auth import list_keys as stored_keys
-    from ..serve.schemas import rfc3339
+    from ..serve.model import rfc3339
 
     with _opened(store, read_only=True) as opened:
         stored = stored_keys(opened)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ..serve.client.client import Client, ClientError
-
-__all__ = ["HERE", "Key", "Url", "call", "connected"]
+    from ..serve.client.client import Client
+    from ..serve.client.http import ClientError
 
 Url = Annotated[str, typer.Option("--url", envvar="BOTHWORLDS_URL", help="Address of the service.")]
 Key = Annotated[
@@ -35,7 +34,8 @@ def connected(url: str, key: str, places: Sequence[str] = (), conflict: str = ""
     ``places`` are where the items of the request were written, and ``conflict`` replaces the detail of a 409. Raises
     ValueError for a malformed key.
     """
-    from ..serve.client.client import Client, ClientError
+    from ..serve.client.client import Client
+    from ..serve.client.http import ClientError
 
     key = key.strip()
     if not key.isascii() or len(key.split()) > 1:

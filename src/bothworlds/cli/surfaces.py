@@ -315,7 +315,7 @@ _add_item_command("remove", "Remove items. Their counters are kept in case they 
 
 def _change_items(surface: str, read: _ItemList, change: tuple[str, ...], url: str, key: str, as_json: bool) -> None:
     """Send one call per item; if one fails, the changes before it stay."""
-    from ..serve.client.client import ClientError
+    from ..serve.client.http import ClientError
 
     method, *verb = change
     changed: dict[str, Any] = {}

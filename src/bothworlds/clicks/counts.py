@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 
 from ..kernels import Ints
 
-__all__ = ["Counts"]
-
 COLUMNS = ("query", "item", "position", "shown", "clicked")
 
 

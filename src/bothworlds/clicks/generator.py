@@ -20,8 +20,6 @@ from .reading.layouts import TableLayout, TextLayout, layout_of
 from .reading.layouts.base import GeneratedPages
 from .text_writers import max_bytes
 
-__all__ = ["generate"]
-
 BATCH = 20_000  # pages drawn and written at a time
 KINDS = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet"}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}

@@ -20,8 +20,6 @@ from .reading.log_spec import LogSpec
 from .reading.ray_counts import count_on_ray, count_pages_on_ray
 from .reading.text_counts import count_text, count_text_pages
 
-__all__ = ["Log", "as_counts", "as_pages", "count_pages", "counts", "read"]
-
 ENGINES = ("duckdb", "ray")
 NEEDS_PAGES = "a model of clicks that depend on each other needs whole pages"
 

@@ -14,8 +14,6 @@ from ..core import cores
 from ..kernels import Ints, inner_kernel, kernel
 from .counts import Counts
 
-__all__ = ["Pages", "alike", "different_keys", "in_threads", "merge_neighbours", "page_order", "sorted_pages"]
-
 
 @dataclass(frozen=True, eq=False)
 class Pages:

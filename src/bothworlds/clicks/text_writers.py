@@ -6,8 +6,6 @@ from typing import Any
 
 from ..kernels import inline_kernel, inner_kernel, kernel
 
-__all__ = ["max_bytes", "write_pages", "write_sessions"]
-
 TAB, NEWLINE, SPACE, COMMA, COLON, SEMICOLON, ZERO, UNDERSCORE = 9, 10, 32, 44, 58, 59, 48, 95
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.figures import DASHES, PALETTE, EndLabel, drawing, label_ends
+from ..arena.figures import EndLabel, drawing, label_ends
 from ..arena.game import Game
+from ..line_styles import DASHES, PALETTE
 from ..worlds import World
 from ..worlds import world as named_world
 from .question import Figure, Question, Size, figure_files, game
@@ -19,8 +20,6 @@ from .verdict import Claim, Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["Attacks", "attacked_worlds"]
 
 SHARE = 50  # one of so many rounds is attacked
 POLICIES = ("toprank", "unirank", "bubblerank", "ftrl-pbm", "comb-ucb", "pbm-ucb-mle", "all-weather")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arena.figures import PALETTE
 from ..arena.game import Game
+from ..line_styles import PALETTE
 from ..policies import Policy, policy
 from .panels import (
     ALL_PANELS,
@@ -24,8 +24,6 @@ from .panels import (
 from .question import Figure, Question, Size
 from .result_lookup import Results
 from .verdict import Claim
-
-__all__ = ["AllWeatherPanels", "Baselines", "baseline_policies"]
 
 NAME = "all-weather"
 OTHERS = (*PAPER, *STRONG)

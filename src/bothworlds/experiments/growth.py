@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.figures import PALETTE, drawing
+from ..arena.figures import drawing
 from ..arena.game import Game
+from ..line_styles import PALETTE
 from ..theory import adversarial_bound, lower_bound, stochastic_bound
 from ..worlds import Stochastic, World
 from ..worlds import world as named_world
@@ -22,8 +23,6 @@ from .verdict import Claim, Measured, estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["Growth"]
 
 STEADY = ("paper/stochastic", "yandex/stochastic")
 HOSTILE = ("adversarial/growing-phases", "adversarial/corruption", "adversarial/fraud")

@@ -11,21 +11,20 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..arena import Result
-from ..arena.figures import PALETTE, EndLabel, drawing, label_ends
+from ..arena.figures import EndLabel, drawing, label_ends
 from ..arena.game import Game
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
 from ..geometry.leader_state import show_marginals
 from ..geometry.sampling import Urn, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
+from ..line_styles import PALETTE
 from ..policies import CompiledPolicy, Policy, policy
 from ..policies.ftrl_pbm import FtrlPbm, learning_rate
 from ..worlds import world as named_world
 from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
 from .verdict import Claim, Measured
-
-__all__ = ["FrankWolfeLeader", "LeaderError"]
 
 STEPS = (10, 100, 1000)
 WORLD = "paper/stochastic"

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.figures import PALETTE, drawing
+from ..arena.figures import drawing
 from ..arena.game import Game
+from ..line_styles import PALETTE
 from ..worlds import World, stochastic
 from ..worlds import world as named_world
 from .question import Figure, Size, figure_files, game
 from .result_lookup import Results
 from .verdict import Claim, Estimate, Measured, estimate
-
-__all__ = ["EASY", "increments", "logarithm_claims", "logarithm_figure", "logarithm_games"]
 
 POLICIES = ("ftrl-pbm", "tsallis-rv", "gibbs-ts")
 LINES = ("-", "--", ":")

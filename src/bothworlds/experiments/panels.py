@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..arena import draw_results
-from ..arena.figures import PALETTE
 from ..arena.game import Game
+from ..line_styles import PALETTE
 from ..policies import Policy, policy
 from ..worlds import Stochastic, World, stochastic
 from ..worlds import world as named_world
@@ -15,27 +15,6 @@ from ..worlds.paper import exchange_items, reverse_both
 from .question import Figure, Size, figure_files, game
 from .result_lookup import Results
 from .verdict import Contrast, Measured
-
-__all__ = [
-    "ALL_PANELS",
-    "CHANGING_PANELS",
-    "COLOURS",
-    "PAPER",
-    "STEADY_PANELS",
-    "STRONG",
-    "TITLES",
-    "as_search_log",
-    "difference",
-    "lead",
-    "loss_to_change",
-    "panel_figure",
-    "panel_games",
-    "panel_letter",
-    "panel_number",
-    "panel_world",
-    "replications_in_words",
-    "world_for",
-]
 
 Measure = Callable[[Results, Size], Measured]
 

@@ -24,8 +24,6 @@ from .question import Figure, Question, Size
 from .result_lookup import Results
 from .verdict import Claim, Estimate, Measured, estimate
 
-__all__ = ["FigureOne", "FigureTwo"]
-
 STEADY, SEASONAL = "1a 1d", "1b 1c 1e 1f"
 # Shares of the range between uniform lists and the best list.
 ALIKE = 0.05  # two policies that differ by less are alike

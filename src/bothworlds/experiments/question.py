@@ -16,8 +16,6 @@ from ..worlds import Stochastic, World
 from .result_lookup import Results
 from .verdict import Claim, Verdict, judged
 
-__all__ = ["Figure", "Question", "Size", "figure_files", "game", "game_checkpoints"]
-
 CHECKPOINTS = 100  # evenly spaced; half as many more are spaced logarithmically
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from .question import Figure, Question, Size, figure_files
 from .verdict import Verdict
 
-__all__ = ["findings", "write_report", "write_verdicts"]
-
 OPENING = "all-weather"  # the figure of all nine panels, above everything else
 
 STYLE = """

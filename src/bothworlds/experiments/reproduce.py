@@ -32,8 +32,6 @@ from .service_cost import ServiceCost
 from .shapes import Shapes
 from .verdict import Verdict
 
-__all__ = ["ON_REQUEST", "QUESTIONS", "SIZES", "Reproduction", "reproduce"]
-
 QUESTIONS: dict[str, Question] = {
     question.name: question
     for question in (FigureOne(), FigureTwo(), AllWeatherPanels(), Baselines(), Growth(), Shapes(), LeaderError())

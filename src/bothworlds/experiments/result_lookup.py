@@ -16,8 +16,6 @@ from ..policies import Policy
 from ..worlds import World
 from .verdict import Contrast
 
-__all__ = ["GameKey", "Results", "game_key"]
-
 #: Registered name and settings of the policy, description of the world (both as JSON), and rounds.
 GameKey = tuple[str, str, str, int]
 

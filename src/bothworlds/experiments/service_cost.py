@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.figures import PALETTE, drawing
+from ..arena.figures import drawing
 from ..arena.game import Game
+from ..line_styles import PALETTE
 from ..policies import Delayed, Policy, policy
 from ..worlds import World
 from ..worlds import world as named_world
 from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
 from .verdict import Claim, Estimate, Measured, estimate
-
-__all__ = ["ServiceCost"]
 
 WORLDS = ("paper/stochastic", "yandex/stochastic", "paper/periodic-items")
 PHASE = 5_000  # rounds

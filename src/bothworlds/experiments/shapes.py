@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..arena.figures import PALETTE, drawing
+from ..arena.figures import drawing
 from ..arena.game import Game
+from ..line_styles import PALETTE
 from ..worlds import World, stochastic
 from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
 from .verdict import Claim, Estimate, estimate
-
-__all__ = ["Shapes"]
 
 NAME = "ftrl-pbm"
 ITEMS = ((10, 5), (20, 5), (40, 5), (80, 5))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .question import Size
     from .result_lookup import Results
 
-__all__ = ["Claim", "Contrast", "Estimate", "Measured", "Outcome", "Verdict", "estimate", "interval", "judge", "judged"]
-
 Outcome = Literal["holds", "fails", "cannot be decided"]
 
 

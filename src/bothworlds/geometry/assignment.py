@@ -11,8 +11,6 @@ from ..kernels import Floats, Ints, kernel
 from .item_rows import MANY_ITEMS
 from .polytope import as_matrix
 
-__all__ = ["assign", "best_ranking", "candidates"]
-
 
 def best_ranking(scores: ArrayLike) -> Ints:
     """Return the ranking with the largest sum of scores.

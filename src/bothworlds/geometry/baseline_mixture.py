@@ -16,8 +16,6 @@ import numpy as np
 
 from ..kernels import Floats
 
-__all__ = ["FIRST_SHARE", "baseline_share", "with_baseline"]
-
 FIRST_SHARE = 0.9
 
 

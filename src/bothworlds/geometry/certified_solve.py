@@ -12,8 +12,6 @@ from .dual import Workspace, rate_at
 from .feasible import certified_gap, repair
 from .newton import climb, polish
 
-__all__ = ["Solutions", "make_solutions", "solve_certified"]
-
 EPS = float(np.finfo(float).eps)
 GAP = 1e-10  # largest relative gap at which the result of a warm start is accepted
 MAX_RESTARTS = 6  # solves from the last multipliers

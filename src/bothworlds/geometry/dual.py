@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ..kernels import Floats, Ints, inline_kernel
 from .regularizers import primal
 
-__all__ = ["Effort", "Workspace", "evaluate", "first_rows", "make_workspace", "rate_at", "set_z"]
-
 
 class Workspace(NamedTuple):
     """The arrays that the solver writes to, allocated once, and how many items each row stands for."""

@@ -8,8 +8,6 @@ from ..kernels import Floats, inner_kernel, kernel
 from .dual import Workspace, rate_at
 from .regularizers import slope
 
-__all__ = ["certified_gap", "repair"]
-
 
 @kernel
 def repair(x: Floats, copies: Floats, row: Floats, repaired: Floats, column: Floats, spare: Floats) -> None:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ..kernels import Ints, kernel
 
-__all__ = ["MANY_ITEMS", "Rows", "add_row", "fill_rows", "make_rows", "worth_sharing"]
-
 MANY_ITEMS = 500  # from so many items on, items that are alike share a row
 
 

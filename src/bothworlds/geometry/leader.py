@@ -14,8 +14,6 @@ from .item_rows import MANY_ITEMS
 from .polytope import as_matrix
 from .regularizers import named
 
-__all__ = ["ConvergenceError", "Leader", "as_rate", "as_tolerance", "leader", "no_leader"]
-
 
 class ConvergenceError(RuntimeError):
     """The solver did not reach the requested tolerance."""

@@ -17,8 +17,6 @@ from .dual import make_workspace
 from .leader import ConvergenceError, Leader, as_tolerance, no_leader
 from .regularizers import named
 
-__all__ = ["Leaders", "leaders"]
-
 LEAST_CHUNK = 64  # problems that a thread takes at a time; fewer cost more to hand out than to solve
 CHUNKS = 8  # chunks per thread, since some problems take longer than others
 

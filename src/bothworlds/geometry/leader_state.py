@@ -22,22 +22,6 @@ from .newton import solve
 from .regularizers import slope
 from .sampling import Urn, draw, make_urn, prepare
 
-__all__ = [
-    "Leading",
-    "check_leader",
-    "is_due",
-    "lead",
-    "lead_afresh",
-    "make_leading",
-    "project",
-    "ready",
-    "reset",
-    "resume_leader",
-    "separate",
-    "show",
-    "show_marginals",
-]
-
 ROUNDING = 1e-6  # a violation that is not an error: smaller tolerances may be out of reach of large losses
 
 

@@ -27,8 +27,6 @@ from ..kernels import Floats, Ints, inline_kernel, inner_kernel, kernel, spliced
 from .dual import Effort, Workspace, evaluate, rate_at, set_z
 from .sweeps import sweep_columns, sweep_rows
 
-__all__ = ["climb", "polish", "solve"]
-
 MAX_STEPS = 2000  # in all stages of a solve
 PATIENCE = 12  # steps without halving the violation after which every step is followed by a sweep
 MAX_EXCHANGES = 40

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_marginals", "as_matrix"]
-
 
 def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return a finite contiguous array (n_items, n_positions); raises ValueError that names ``name``.

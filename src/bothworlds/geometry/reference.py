@@ -15,8 +15,6 @@ from .assignment import best_ranking
 from .leader import as_rate
 from .polytope import as_marginals, as_matrix
 
-__all__ = ["birkhoff", "frank_wolfe"]
-
 
 def frank_wolfe(
     loss: ArrayLike, rate: ArrayLike, *, iterations: int, start: ArrayLike | None = None

@@ -26,8 +26,6 @@ from typing import Any, NamedTuple
 
 from ..kernels import inline_kernel, inner_kernel, kernel, register_kernels
 
-__all__ = ["Hybrid", "HybridBarrier", "LogBarrier", "Shannon", "Tsallis", "named", "primal", "slope"]
-
 LOG_2 = math.log(2.0)
 LAST_STEP = 3e-6  # relative step of Halley's method, with cubic convergence, after which only rounding is left
 MAX_STEPS = 100

@@ -31,8 +31,6 @@ from ..kernels import Floats, Ints, inner_kernel, kernel
 from .feasible import repair
 from .polytope import as_marginals
 
-__all__ = ["Urn", "draw", "make_urn", "prepare", "sample_ranking"]
-
 TINY = 1e-12  # less mass is rounding
 PEELS = 8  # seatings tried for every position before the rest is rounded
 

@@ -13,8 +13,6 @@ from ..kernels import Floats, inner_kernel
 from .dual import Workspace, rate_at
 from .regularizers import primal, slope
 
-__all__ = ["sweep_columns", "sweep_rows"]
-
 
 @inner_kernel
 def sweep_rows(reg: Any, rate: Any, mu: Floats, w: Workspace) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..kernels import Floats
 
-__all__ = ["mixed", "share_needed"]
-
 
 def mixed(marginals: Floats, floor: float, exposure: float = 0.0) -> Floats:
     r"""Return the marginals (n, m) of a mixture with uniform lists.

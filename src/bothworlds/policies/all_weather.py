@@ -29,8 +29,6 @@ from .parts.regime_memory import LEAVES as REGIME_LEAVES
 from .parts.regime_memory import RegimeMemory, keep_counts, make_regime_memory, recall_regime
 from .parts.settings import number, whole
 
-__all__ = ["AllWeather"]
-
 PRIOR = 1.0  # Beta(1, 1) priors of attraction and examination
 EARLY = 200.0  # the leader has at least 200 q / sqrt(t) of the rounds
 PAIRS = 50.0  # with more pairs of item and position, q is smaller

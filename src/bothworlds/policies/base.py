@@ -29,8 +29,6 @@ from ..worlds import examination_of
 if TYPE_CHECKING:
     pass
 
-__all__ = ["CompiledPolicy", "Policy", "check_needs", "checked_context", "checked_feedback", "configured_for"]
-
 P = TypeVar("P")
 
 

@@ -15,8 +15,6 @@ from .parts.blocks import Blocks, cut, exchange, make_blocks, one_block, sort_bl
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Planning, number
 
-__all__ = ["BatchRank"]
-
 
 class Work(NamedTuple):
     upper: Floats  # (n,)

@@ -13,8 +13,6 @@ from .base import CompiledPolicy
 from .parts.examined_counts import LEAVES, ExaminedCounts, kl_bounds, make_examined_counts, record_to_first_click
 from .parts.placement import RankWork, make_rank_work, place_largest
 
-__all__ = ["CascadeKlUcb"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -15,8 +15,6 @@ from .parts.examined_counts import LEAVES, ExaminedCounts, make_examined_counts,
 from .parts.placement import RankWork, make_rank_work, place_largest
 from .parts.settings import number
 
-__all__ = ["CascadeUcb"]
-
 
 class State(NamedTuple):
     shape: Shape

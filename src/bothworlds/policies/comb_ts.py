@@ -15,8 +15,6 @@ from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.samplers import beta
 from .parts.settings import Forgetting, number
 
-__all__ = ["CombTs"]
-
 
 class State(NamedTuple):
     shape: Shape

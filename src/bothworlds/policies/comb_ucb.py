@@ -15,8 +15,6 @@ from .parts.counts import Counts, lacking_list, record
 from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import Detecting, number
 
-__all__ = ["CombUcb"]
-
 CEILING = 1000.0  # largest bound: above those of all pairs that were shown, unless they are nearly forgotten
 
 

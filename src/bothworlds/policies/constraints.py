@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Literal
 
-__all__ = ["ConstraintError", "checked_constraints"]
-
 
 class ConstraintError(ValueError):
     """Exclusions or pins that cannot be satisfied; ``part`` says which of the two, empty if there are too few items."""

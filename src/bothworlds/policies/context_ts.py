@@ -25,8 +25,6 @@ from .parts.label_effects import (
     uniform_list,
 )
 
-__all__ = ["ContextTs"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -12,8 +12,6 @@ from ..core import NO_CONTEXT, Decision, Labels
 from .base import Policy
 from .pages import renewed
 
-__all__ = ["OneForAll", "OnePerContext", "one_for_all", "one_per_context"]
-
 
 @dataclass(frozen=True)
 class _Around(Policy):

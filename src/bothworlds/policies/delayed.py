@@ -14,8 +14,6 @@ from ..kernels import Floats, Ints
 from .base import CompiledPolicy, Policy
 from .parts.settings import whole
 
-__all__ = ["Delayed"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -13,8 +13,6 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
-__all__ = ["Fixed"]
-
 
 class State(NamedTuple):
     shape: Shape

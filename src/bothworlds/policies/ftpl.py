@@ -16,8 +16,6 @@ from .parts.placement import PlacementWork, make_placement_work
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.settings import Restarting, number
 
-__all__ = ["Ftpl"]
-
 
 class Work(NamedTuple):
     again: Ints  # (n_positions,)

@@ -13,8 +13,6 @@ from ..kernels import kernel
 from .parts.leader import Leader, State, leader_rule, weigh
 from .parts.settings import number
 
-__all__ = ["FtrlPbm", "begin", "learning_rate", "solve"]
-
 
 @kernel
 def learning_rate(rate: float, rounds: float) -> float:

@@ -17,8 +17,6 @@ from .parts.counts import Counts, make_counts, record
 from .parts.leader import Leader, State, leader_rule
 from .parts.predicted_losses import add_losses
 
-__all__ = ["FtrlVa"]
-
 
 def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     x = state.leading.marginals

@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from ..core import Shape, decides, learns
 from ..geometry.item_rows import Rows, add_row, fill_rows, make_rows, worth_sharing
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from ..statistics.rank_one.newton import make_workspace, newton
+from ..statistics.rank_one.likelihood import make_workspace
+from ..statistics.rank_one.newton import newton
 from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, record
 from .parts.gibbs_chain import sweep
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.settings import ROUNDS, Detecting, number, whole
-
-__all__ = ["GibbsTs"]
 
 RESUMED_SWEEPS = 20  # of a chain that starts at the maximum-likelihood fit
 FIT_PRIOR = 0.1  # pseudo-clicks, in twice as many pseudo-impressions, of that fit

@@ -18,8 +18,6 @@ from .parts.placement import PlacementWork, make_placement_work, place_best, sor
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import ROUNDS, Forgetting, choice, whole
 
-__all__ = ["Grab"]
-
 BY_HORIZON, BY_LEADER = "log T", "log t"
 
 

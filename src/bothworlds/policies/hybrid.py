@@ -12,8 +12,6 @@ from ..geometry.regularizers import Hybrid as Regularizer
 from .parts.leader import Leader, State, leader_rule, weigh
 from .parts.settings import choice, number
 
-__all__ = ["Hybrid"]
-
 
 def solve(rule: Any, state: State) -> None:
     lead(Regularizer(rule.gamma), state.loss, rule.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)

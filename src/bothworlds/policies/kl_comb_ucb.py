@@ -17,8 +17,6 @@ from .parts.epochs import Epochs, make_epochs, new_epoch
 from .parts.placement import PlacementWork, make_placement_work, place_best
 from .parts.settings import ROUNDS, Forgetting, choice, whole
 
-__all__ = ["KlCombUcb"]
-
 BY_HORIZON, BY_ROUND = "log T", "log t"
 
 

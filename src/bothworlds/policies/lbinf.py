@@ -9,8 +9,6 @@ from .lbinfv import LEAVES, Rule, make_rule
 from .parts.leader import Leader
 from .parts.settings import Planning, number
 
-__all__ = ["Lbinf"]
-
 
 @dataclass(frozen=True)
 class Lbinf(Leader, Planning):

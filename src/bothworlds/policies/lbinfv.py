@@ -15,8 +15,6 @@ from ..kernels import Floats, Ints, inline_kernel
 from .parts.leader import Leader, State, leader_rule
 from .parts.settings import Planning, choice, number
 
-__all__ = ["LEAVES", "Lbinfv", "Rule", "make_rule"]
-
 
 @inline_kernel
 def gamma_of(rule: Any, state: State) -> float:

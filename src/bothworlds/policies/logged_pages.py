@@ -19,8 +19,6 @@ from ..kernels import Floats, Ints, kernel
 from .base import Policy
 from .pages import absent_now, grown, has_parts
 
-__all__ = ["LogState", "LoggedPage", "policy_name"]
-
 LEAST_PROPENSITY = 1e-300  # smaller ones have no finite inverse
 
 

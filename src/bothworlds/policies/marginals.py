@@ -9,8 +9,6 @@ import numpy as np
 
 from ..kernels import Floats, Ints
 
-__all__ = ["counted_marginals", "entropy_of", "frequencies", "known_marginals", "most_shown_rows"]
-
 
 def known_marginals(policy: Any, state: Any) -> Floats | None:
     """Return the marginals (n_items, n_positions) that the policy states, or None if it states none.

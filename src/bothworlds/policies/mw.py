@@ -13,9 +13,6 @@ from ..kernels import Floats, Ints, inline_kernel
 from .parts.leader import Leader, State, add_weighted, leader_rule
 from .parts.settings import Planning, number
 
-__all__ = ["Mw"]
-
-
 # The losses of the state are -log x, since x may be as small as 1e-40; the marginals are x', with the uniform lists.
 
 

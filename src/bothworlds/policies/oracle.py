@@ -17,8 +17,6 @@ from ..worlds import resolve as resolve_world
 from .base import CompiledPolicy
 from .parts.settings import whole
 
-__all__ = ["Oracle"]
-
 DEFAULT_HORIZON = 100_000
 
 

@@ -13,8 +13,6 @@ from ..kernels import Floats, Ints
 from .parts.leader import Leader, State, add_weighted, leader_rule
 from .parts.settings import Planning, number
 
-__all__ = ["Osmd"]
-
 SCALE = 0.5  # x = z^-2 is the marginal of the regulariser -sqrt(x) at this rate
 
 

@@ -23,23 +23,6 @@ from ..core import NO_NOTE, Decision, Labels, Shape, leaves
 from ..kernels import Ints
 from .base import CompiledPolicy, Policy
 
-__all__ = [
-    "NEW",
-    "Page",
-    "Part",
-    "absent_now",
-    "check_parts",
-    "grown",
-    "has_parts",
-    "learn_page",
-    "learned_leaves",
-    "part_for",
-    "rank_page",
-    "renewed",
-    "resized",
-    "with_labels",
-]
-
 NEW = -1  # in place of an item or a position: one that is new
 
 

@@ -17,8 +17,6 @@ from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.samplers import step_within_unit
 from .parts.settings import Forgetting, number, whole
 
-__all__ = ["PbMhb"]
-
 ROOT_TWO = math.sqrt(2.0)
 MOST_EXAMINED = 0.999  # of a position after the first
 

@@ -19,8 +19,6 @@ from .parts.placement import RankWork, make_rank_work
 from .parts.position_based import KnownExamination, Positions, place
 from .parts.settings import Planning, number
 
-__all__ = ["PbmPie", "PieSettings", "explore_last", "forget_at_restart"]
-
 
 class State(NamedTuple):
     shape: Shape

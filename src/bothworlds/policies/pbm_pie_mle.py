@@ -16,8 +16,6 @@ from .parts.placement import RankWork, make_rank_work
 from .parts.position_based import ExaminationFit, FittedExamination, fit_examination, refit
 from .pbm_pie import PieSettings, explore_last, forget_at_restart
 
-__all__ = ["PbmPieMle"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -15,8 +15,6 @@ from .parts.placement import RankWork, make_rank_work
 from .parts.position_based import KnownExamination, Positions, place
 from .parts.posterior import draw, level_hats, put_hat
 
-__all__ = ["PbmTs"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -16,8 +16,6 @@ from .parts.placement import RankWork, make_rank_work
 from .parts.position_based import KnownExamination, Positions, place
 from .parts.settings import number
 
-__all__ = ["PbmUcb", "rank_by_upper_bounds"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -20,8 +20,6 @@ from .parts.position_based import ExaminationFit, FittedExamination, fit_examina
 from .parts.settings import Detecting, number
 from .pbm_ucb import rank_by_upper_bounds
 
-__all__ = ["PbmUcbMle"]
-
 
 class State(NamedTuple):
     shape: Shape

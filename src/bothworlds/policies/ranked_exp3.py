@@ -14,8 +14,6 @@ from .parts.epochs import Epochs, new_epoch
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.settings import Planning, choice
 
-__all__ = ["RankedExp3"]
-
 FIRST, ALL = "first-click", "all-clicks"
 
 

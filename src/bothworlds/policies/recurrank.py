@@ -15,8 +15,6 @@ from .parts.epochs import Epochs, new_epoch
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.settings import Planning, number
 
-__all__ = ["RecurRank"]
-
 
 class State(NamedTuple):
     """A node is a block, with its items in the order of display. Entries of a node are stored at its first place."""

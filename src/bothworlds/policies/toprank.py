@@ -17,8 +17,6 @@ from .parts.epochs import LEAVES as EPOCHS_LEAVES
 from .parts.epochs import Epochs, new_epoch
 from .parts.settings import Planning, number
 
-__all__ = ["TopRank"]
-
 PEELING = 4.0 * math.sqrt(2.0 / math.pi) / math.erf(math.sqrt(2.0))  # 3.34, the constant of the confidence bound
 
 

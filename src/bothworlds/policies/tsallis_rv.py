@@ -11,8 +11,6 @@ from .ftrl_pbm import begin, solve
 from .parts.leader import Leader, State, leader_rule
 from .parts.settings import number
 
-__all__ = ["TsallisRv"]
-
 MARGIN = 4.0  # a baseline that is in force is kept until a pair is this much less likely than the threshold
 
 

@@ -12,8 +12,6 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
 
-__all__ = ["Uniform"]
-
 
 class State(NamedTuple):
     shape: Shape

@@ -18,8 +18,6 @@ from .parts.epochs import Epochs, new_epoch
 from .parts.random_stream import Stream, absorb, make_stream, uniform
 from .parts.settings import Planning, number
 
-__all__ = ["UniRank"]
-
 
 class Work(NamedTuple):
     worse: NDArray[np.bool_]  # (n, n)

@@ -13,8 +13,6 @@ from msgspec import Meta, Struct
 
 from .schemas import MAX_SLOT
 
-__all__ = ["Config", "Limits", "load_config"]
-
 PREFIX = "BOTHWORLDS_"
 LIST_SETTINGS = ("allowed_origins", "trusted_proxies")
 Positive = Annotated[int, Meta(ge=1)]

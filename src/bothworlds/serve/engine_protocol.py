@@ -20,8 +20,6 @@ from .schemas import (
     StateView,
 )
 
-__all__ = ["EngineProtocol"]
-
 
 class EngineProtocol(Protocol):
     """Ranks items, accepts feedback, administers surfaces and reports on them.

@@ -11,8 +11,6 @@ import msgspec
 
 from .model import Arm
 
-__all__ = ["Event", "Feedback", "Learner", "Lease", "Listed", "SettledBy"]
-
 # Why an event is settled. Not learned from: a page that nobody has confirmed to be shown, and one that was not shown.
 SettledBy = Literal["", "final", "deadline", "import", "unconfirmed", "void"]
 

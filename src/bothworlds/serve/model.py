@@ -15,44 +15,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = [
-    "BASELINE_ARM",
-    "CHANGE_DETECTED",
-    "DRAW_KEY",
-    "LEARNER_ARM",
-    "LISTED_ITEMS",
-    "LOSS_UNIT",
-    "MAX_ITEMS_EVER",
-    "NAME_LENGTH",
-    "NO_SHARE",
-    "REQUEST_LENGTH",
-    "Arm",
-    "ArmSettings",
-    "BrokenSurface",
-    "Conflict",
-    "Invalid",
-    "Item",
-    "NotEnough",
-    "ServiceError",
-    "StateConflict",
-    "Status",
-    "Surface",
-    "SurfaceSettings",
-    "TooMany",
-    "Unavailable",
-    "Unknown",
-    "checked_name",
-    "counter_key",
-    "event_id_of",
-    "imported_id",
-    "learned_again",
-    "now_ms",
-    "parse_event_id",
-    "rfc3339",
-    "segment_words",
-    "split_counter_key",
-]
-
 LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept

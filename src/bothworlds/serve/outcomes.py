@@ -27,8 +27,6 @@ from .events import Event, Feedback, SettledBy
 from .model import BASELINE_ARM, LOSS_UNIT, Status
 from .rewards import increased_slots, merged_rewards
 
-__all__ = ["due_at", "is_compared", "is_learned", "merged", "rewards_of", "settled_by"]
-
 AT_ONCE = 0
 
 

@@ -10,15 +10,6 @@ from collections.abc import Mapping
 
 from .model import LOSS_UNIT
 
-__all__ = [
-    "Rewards",
-    "fixed_point",
-    "increased_slots",
-    "merged_rewards",
-    "page_squares",
-    "slot_rewards",
-]
-
 Rewards = tuple[int, ...]  # of every slot, in units of 1 / LOSS_UNIT; empty without rewards
 
 

@@ -11,8 +11,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["SETTINGS", "decoded", "item_lines", "named_value", "named_values", "value_of", "written_values"]
-
 SETTINGS: dict[str, str] = {
     "slots": "How many items a page shows.",
     "policy": "Which policy learns the order. all-weather suits most surfaces and needs no settings.",

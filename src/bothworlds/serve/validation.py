@@ -6,8 +6,6 @@ import re
 
 import msgspec
 
-__all__ = ["decoding_fault", "lowered"]
-
 
 def decoding_fault(error: msgspec.ValidationError) -> tuple[str, str]:
     """Returns the detail and the JSON pointer of a validation error; points to unknown and missing fields as well.

@@ -12,18 +12,6 @@ from typing import NamedTuple
 
 from .model import BASELINE_ARM, Arm, Surface
 
-__all__ = [
-    "BUCKETS",
-    "SUMS_KEPT_MS",
-    "VISITOR_LENGTH",
-    "ArmIntervals",
-    "arm_intervals",
-    "bucket_of",
-    "sums_kept_since",
-    "visitor_draw",
-    "visitor_hash",
-]
-
 BUCKETS = 200  # visitors are counted in so many buckets; the variance of a rate is that between buckets
 VISITOR_LENGTH = 256  # characters of a visitor's id
 SUMS_KEPT_MS = 8 * 86_400_000  # reports compare the last hours with the week before, also across comparisons

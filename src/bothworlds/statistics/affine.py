@@ -14,8 +14,6 @@ from scipy.special import xlogy
 from ..kernels import Floats
 from .box_newton import Arrow
 
-__all__ = ["AffineObjective", "NormalForm"]
-
 
 class _Cells:
     """Derivatives of the log-likelihood of counts (n, m) with respect to their probabilities."""

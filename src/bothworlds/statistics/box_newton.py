@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ..kernels import Floats, Ints, kernel
 
-__all__ = ["Arrow", "Maximum", "Objective", "maximise", "solve_definite"]
-
 MAX_STEPS = 300
 TOLERANCE = 1e-11  # of the gain that a full Newton step predicts
 ROUNDING = 4e-15  # rounding error of the objective, relative to it

@@ -10,8 +10,6 @@ from typing import Any
 
 from ..kernels import Floats, Ints, kernel
 
-__all__ = ["column_number", "columns_of", "marginal_probabilities", "ranks_of_column", "simulate"]
-
 
 def column_number(rank: int, last: int) -> int:
     """Return the number of a column, for a rank from 1 and the rank of the last click above it, or 0.

@@ -26,8 +26,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["NARROWEST_AT", "Estimate", "difference", "half_width", "interval", "log_ratio", "standard_errors"]
-
 NARROWEST_AT = 50_000.0  # units
 
 

@@ -6,8 +6,6 @@ import math
 
 from ..kernels import inner_kernel, kernel
 
-__all__ = ["kl", "kl_lower", "kl_upper", "round_level"]
-
 EDGE = 1e-15  # probabilities are kept this far from 0 and 1 where their logarithm is taken
 
 

@@ -20,21 +20,6 @@ import numpy as np
 
 from ..kernels import Ints, inline_kernel, inner_kernel, kernel
 
-__all__ = [
-    "EMPTY_DIGEST",
-    "ListTable",
-    "close_list",
-    "digest_of",
-    "digest_order",
-    "digest_with",
-    "list_count",
-    "make_list_table",
-    "make_room",
-    "next_value",
-    "settle",
-    "without_index",
-]
-
 GROUP = 32  # lists that wait, at most
 NUMBER = np.uint64((1 << 32) - 1)  # the half of a slot with the number of a list
 HALF = np.uint64(32)

@@ -30,8 +30,6 @@ from scipy.special import xlog1py, xlogy
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .rank_one.likelihood import EDGE, chances
 
-__all__ = ["LogLinear", "fit"]
-
 MAX_STEPS = 200
 TOLERANCE = 1e-16  # of the gain that a Newton step predicts, in nats
 ROUNDING = 1e-13  # rounding error of a log-likelihood, relative to it

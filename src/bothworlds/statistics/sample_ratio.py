@@ -21,8 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["ALARM", "CONCENTRATION", "log_evidence", "log_evidence_of_arms"]
-
 CONCENTRATION = 1000.0  # of the prior, in units
 ALARM = math.log(1000.0)  # a false alarm on at most one surface in a thousand
 

@@ -22,8 +22,6 @@ from ..worlds import World, stochastic
 from .failure import failure, require, standard_errors
 from .page_checks import check_a_part_is_a_smaller_problem, check_an_absent_item_does_not_gain
 
-__all__ = ["check_policy", "policy_checks"]
-
 SHAPES = ((5, 3), (3, 3), (6, 1), (2, 1), (2, 2), (30, 12))
 ATTRACTION = np.array([0.9, 0.7, 0.4, 0.2, 0.1])
 EXAMINATION = np.array([0.9, 0.6, 0.3])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CheckFailed", "failure", "require"]
-
 
 class CheckFailed(AssertionError):
     """A policy or a world fails a check; the message names it and states the requirement."""

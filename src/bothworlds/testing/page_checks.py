@@ -14,8 +14,6 @@ from ..policies.pages import Page, Part, has_parts, part_for, rank_page, resized
 from ..worlds import stochastic
 from .failure import require
 
-__all__ = ["check_a_part_is_a_smaller_problem", "check_an_absent_item_does_not_gain"]
-
 PAGES = 200
 ATTRACTION, EXAMINATION = np.array([0.9, 0.7, 0.4, 0.2, 0.1]), np.array([0.9, 0.6, 0.3])
 DRAWS = 500  # to estimate marginals that are not known

@@ -13,8 +13,6 @@ from ..worlds import World, resolve
 from ..worlds.base import first_difference
 from .failure import CheckFailed, require, standard_errors
 
-__all__ = ["check_world"]
-
 LISTS = 3  # random lists that are checked in a round
 DRAWS = 1500  # clicks on each list
 COMPILED_DRAWS = 20_000  # the same if users are compiled

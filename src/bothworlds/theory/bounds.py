@@ -12,8 +12,6 @@ from ..worlds import adversarial as hard
 from ..worlds.settings import whole
 from .instance import gaps, optimal_ranking
 
-__all__ = ["adversarial_bound", "hard_instance", "lower_bound", "stochastic_bound"]
-
 
 def stochastic_bound(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> float:
     r"""Return an upper bound on the expected regret of FTRL-PBM with stochastic users, the paper's Theorem 2.

@@ -12,8 +12,6 @@ from .bounds import adversarial_bound, lower_bound, stochastic_bound
 from .instance import instance
 from .mixture import all_weather_bound, ftrl_va_bound
 
-__all__ = ["Row", "table"]
-
 
 class Row(NamedTuple):
     """One bound: its source, the users, upper or lower, its order, and its value if the constants are known."""

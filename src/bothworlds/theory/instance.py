@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..worlds import Stochastic
 from ..worlds.settings import whole
 
-__all__ = ["Instance", "delta", "delta_beta", "gaps", "instance", "largest_regret", "optimal_ranking"]
-
 
 class Instance(NamedTuple):
     """Attraction and examination in falling order, and the original index of each."""

@@ -10,8 +10,6 @@ import math
 
 from ..worlds.settings import whole
 
-__all__ = ["all_weather_bound", "comparison_bound", "ftrl_va_bound", "least_share", "mixture_leader_bound"]
-
 LEAST_SURPRISE, MOST_SURPRISE = 0.1, 4.0  # of the squared surprise that a round adds to R, times its share w
 SHARE, PAIRS = 0.02, 50  # q: the least share of each of the two learners while both play, for up to 50 pairs
 WIDTH = 2.0  # c: the comparison ends when the leader is ahead by this many standard deviations

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .instance import gaps, optimal_ranking
 
-__all__ = ["Sides", "self_bounding", "self_bounding_constant"]
-
 MAX_LISTS = 1_000_000  # more lists are not enumerated
 
 

@@ -14,8 +14,6 @@ from .paper import EXAMINATION, attraction
 from .schedule import FOREVER, Changing
 from .settings import number, whole
 
-__all__ = ["WORLDS", "hard_gap", "hard_instance"]
-
 BLOCK = 100  # rounds per block; each block has its share of corrupted rounds
 
 

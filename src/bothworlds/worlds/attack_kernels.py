@@ -10,8 +10,6 @@ from ..kernels import Floats, Ints, inner_kernel, kernel, name_apart, register_k
 from .attacks import PlainAttack
 from .users import Answer
 
-__all__ = ["KINDS", "AttackState", "report", "tamper"]
-
 KINDS = ("promote", "quit", "suppress", "threshold", "demote", "mirror", "bribe", "random")
 PROMOTE, QUIT, SUPPRESS, THRESHOLD, DEMOTE, MIRROR, BRIBE, RANDOM = range(len(KINDS))
 

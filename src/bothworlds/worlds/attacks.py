@@ -20,8 +20,6 @@ from .settings import number, whole
 if TYPE_CHECKING:
     from .attack_kernels import AttackState
 
-__all__ = ["WORLDS", "Adversary", "Attack", "Attacked", "PlainAttack"]
-
 UNLIMITED = 2**62
 
 # Users of the attacked worlds: attraction and examination of ten items and five positions.

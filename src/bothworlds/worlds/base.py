@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from .attack_kernels import AttackState
     from .attacks import PlainAttack
 
-__all__ = [
-    "Matrix",
-    "Periodic",
-    "Relabelled",
-    "Stochastic",
-    "World",
-    "as_probability_vector",
-    "examination_of",
-    "first_difference",
-    "matrix",
-    "periodic",
-    "stochastic",
-]
-
 
 class World(ABC):
     """Simulated users. Rounds count from t = 0; clicks at different positions are independent.

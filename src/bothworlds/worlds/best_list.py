@@ -15,16 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "BestList",
-    "all_lists",
-    "best_of_chain",
-    "best_of_dependent_clicks",
-    "browsing_bound",
-    "count_lists",
-    "search",
-]
-
 ENUMERATED = 200_000  # lists that are evaluated one by one, at most, in compiled worlds
 SUBSETS = 18  # items over which a dynamic programme over subsets is solved, at most
 

@@ -15,8 +15,6 @@ from .list_world import CompiledListWorld
 if TYPE_CHECKING:
     from .users import BrowsingUsers
 
-__all__ = ["Browsing", "browsing"]
-
 
 class Browsing(CompiledListWorld):
     r"""Users who examine a position depending on the position of the last click above it.

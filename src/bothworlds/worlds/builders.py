@@ -13,8 +13,6 @@ from .browsing_world import Browsing
 from .chain_world import Chain
 from .contextual import ContextualWorld
 
-__all__ = ["build_from_numbers"]
-
 
 def build_from_numbers(description: Mapping[str, Any], build: Callable[[Mapping[str, Any]], World]) -> World:
     """Build the world that ``World.numbers`` describes; ``build`` builds the worlds it contains.

@@ -18,8 +18,6 @@ from .settings import number, whole
 if TYPE_CHECKING:
     from .users import ChainUsers
 
-__all__ = ["Chain", "cascade", "click_chain", "dependent_clicks", "dynamic_bayesian"]
-
 
 class Chain(CompiledListWorld):
     r"""Users who examine the first position, and go on from each to the next with a probability that depends on clicks.

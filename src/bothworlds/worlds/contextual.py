@@ -14,8 +14,6 @@ from .best_list import BestList
 from .list_world import CompiledListWorld
 from .settings import number, whole
 
-__all__ = ["WORLDS", "ContextualWorld", "labelled", "segments"]
-
 EXAMINATION = np.array([1.0, 0.72, 0.54, 0.42, 0.33])
 SHARES = 1e-9  # shares sum to 1 up to this error
 

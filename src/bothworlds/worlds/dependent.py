@@ -13,8 +13,6 @@ from .chain_world import cascade, dependent_clicks, dynamic_bayesian
 from .paper import EXAMINATION, YANDEX_ATTRACTION, attraction
 from .settings import number, whole
 
-__all__ = ["WORLDS"]
-
 POSITIONS = EXAMINATION.size
 
 

@@ -13,8 +13,6 @@ from .paper import EXAMINATION, attraction
 from .schedule import Changing
 from .settings import number, whole
 
-__all__ = ["WORLDS"]
-
 LOW, HIGH = 0.05, 0.95  # the random walk of attraction is reflected here
 
 

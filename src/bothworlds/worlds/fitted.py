@@ -21,20 +21,6 @@ from .browsing_world import Browsing
 from .chain_world import cascade, click_chain, dependent_clicks, dynamic_bayesian
 from .list_world import ListWorld
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "expand_parameters",
-    "from_document",
-    "from_file",
-    "from_parameters",
-    "models_in",
-    "read_document",
-    "users_of_click_model",
-    "warnings_in",
-    "write_document",
-]
-
 FORMAT = "bothworlds position-based model"
 CLICK_MODEL = "bothworlds click model"
 VERSION = 1

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from .base import World
 from .best_list import BestList, search
 
-__all__ = ["CompiledListWorld", "ListWorld"]
-
 
 class ListWorld(World):
     """Simulated users whose clicks on a list may depend on each other; in plain Python.

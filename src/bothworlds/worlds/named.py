@@ -18,8 +18,6 @@ from .builders import build_from_numbers
 from .fitted import from_file
 from .list_world import ListWorld
 
-__all__ = ["describe", "from_description", "names", "resolve", "world"]
-
 
 def names() -> list[str]:
     """Return the names of all registered worlds, those of other packages included.

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from .base import World, periodic, stochastic
 
-__all__ = ["WORLDS", "exchange_items", "reverse_both"]
-
 EXAMINATION = 1.0 / np.arange(1.0, 6.0)
 
 # The paper's EM fit to the Yandex log, as printed (only the products matter).

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .base import World, first_difference, stochastic
 
-__all__ = ["FOREVER", "Changing", "Plan"]
-
 FOREVER = 2**62  # the end of a phase that lasts for all rounds
 
 #: Maps a count to the ends (count,) of the first phases, each the first round after it, and their attraction

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..kernels import Floats, Ints, kernel
 
-__all__ = ["best_of_subsets"]
-
 
 @kernel
 def best_of_subsets(alpha: Floats, continuation: Floats, table: Floats, choice: Ints, ranking: Ints) -> float:

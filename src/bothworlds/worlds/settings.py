@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["number", "whole"]
-
 
 def whole(value: Any, name: str, least: int) -> int:
     """Return a whole number of at least ``least`` as an int; a float without a fraction is accepted.

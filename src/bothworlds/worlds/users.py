@@ -18,21 +18,6 @@ from ..statistics.chain import recursions as chain
 if TYPE_CHECKING:
     from .base import World
 
-__all__ = [
-    "Answer",
-    "BrowsingUsers",
-    "ChainUsers",
-    "ContextUsers",
-    "PlainUsers",
-    "TableUsers",
-    "answer",
-    "arrive",
-    "clicks_on",
-    "new_answer",
-    "reward_of",
-    "rewards_of",
-]
-
 TOTALS = 6  # expected reward, clicks, and the four scores of an attack
 
 

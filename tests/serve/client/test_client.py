@@ -18,7 +18,8 @@ from starlette.routing import Route
 
 from bothworlds.serve import schemas
 from bothworlds.serve.client import types
-from bothworlds.serve.client.client import AsyncClient, Client, ClientError, Page
+from bothworlds.serve.client.client import AsyncClient, Client, Page
+from bothworlds.serve.client.http import ClientError
 from bothworlds.serve.config import Config
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.model import Arm, Status

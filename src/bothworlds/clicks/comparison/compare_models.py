@@ -20,8 +20,6 @@ from .item_order import compare_orders
 from .result import Comparison, Difference, Entry
 from .split import Split, split_pages
 
-__all__ = ["compare_models"]
-
 PRIORS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 SHARES = (0.6, 0.2, 0.2)
 RESAMPLES = 1_000

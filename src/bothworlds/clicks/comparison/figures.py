@@ -13,8 +13,6 @@ from .result import Comparison
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_differences", "draw_perplexities"]
-
 GUIDE, FAINT = "0.6", "#B3D4E8"
 WIDEST = 5.0  # models that are further below the reference than this many times the best is above are not drawn
 

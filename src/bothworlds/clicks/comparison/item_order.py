@@ -18,8 +18,6 @@ from ..model.model import Model
 from ..model.predictions import attraction_of_results, predict
 from ..pages import Pages
 
-__all__ = ["ItemOrder", "compare_orders"]
-
 RESAMPLES = 1_000
 SMALL = 0.01  # a relative gain in clicks that hardly matters
 

@@ -17,8 +17,6 @@ from ..model.names import MODELS
 from ..model.scores import Score
 from .item_order import ItemOrder
 
-__all__ = ["Comparison", "Difference", "Entry"]
-
 FEWEST_PAGES = 1_000  # of a log whose models can be compared: with fewer, chance and the priors decide
 
 

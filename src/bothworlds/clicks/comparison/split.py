@@ -9,8 +9,6 @@ import numpy as np
 from ...kernels import Ints
 from ..pages import Pages
 
-__all__ = ["Split", "split_pages"]
-
 
 class Split(NamedTuple):
     """Three disjoint parts of a log."""

@@ -19,8 +19,6 @@ from .design import Design, design_of, smoothed
 from .optimiser import Settings
 from .rank_one_fit import fit_rank_one
 
-__all__ = ["fit_affine"]
-
 INSIDE = 1e-3  # distance of a start from 0 and 1
 DISAGREEMENT = 1e-3
 DETERMINED = 1e-8  # share of the information on a parameter that must not be shared with the others

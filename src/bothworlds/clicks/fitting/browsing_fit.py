@@ -15,8 +15,6 @@ from .optimiser import Settings
 from .page_rows import PageRows
 from .rank_one_fit import fit_rank_one
 
-__all__ = ["column_counts", "fit_browsing"]
-
 
 def column_counts(rows: PageRows) -> Counts:
     """Return impressions and clicks per (query, item, column), with the numbers of columns as positions."""

@@ -27,15 +27,6 @@ from .intervals import DROP
 from .page_rows import PageRows
 from .rate_fit import binomial_estimates
 
-__all__ = [
-    "ChainProblem",
-    "chain_problem",
-    "first_order_maximum",
-    "fit_cascade",
-    "fit_chain",
-    "fit_chain_counts",
-]
-
 LARGEST_BLOCK = 3_000  # parameters of one query for which second derivatives are computed
 DISAGREEMENT = 1e-3  # nats between two starts that are reported
 DETERMINED = 1e-6  # share of the information on a parameter that must not be shared with the others

@@ -15,8 +15,6 @@ from .page_rows import rows_of
 from .rank_one_fit import fit_rank_one
 from .rate_fit import fit_rates
 
-__all__ = ["fit_any", "fit_click_model"]
-
 STARTS = 2
 AFFINE_STARTS = 4  # of the affine model, which has local maxima on small logs
 

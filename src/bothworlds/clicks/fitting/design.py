@@ -12,8 +12,6 @@ from scipy.sparse.csgraph import connected_components
 from ...kernels import Floats, Ints
 from ..counts import Counts
 
-__all__ = ["Connectivity", "Design", "connectivity_of", "design_of", "smoothed"]
-
 
 class Design(NamedTuple):
     """Counts as tables with one row for every (query, item); rows ``starts[g]`` to ``starts[g + 1]`` are a group.

@@ -19,8 +19,6 @@ from .click_model_fit import fit_click_model
 from .optimiser import Settings
 from .rank_one_fit import fit_each_query, fit_rank_one
 
-__all__ = ["fit"]
-
 METHODS = ("newton", "em")
 
 

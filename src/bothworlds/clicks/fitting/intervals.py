@@ -11,8 +11,6 @@ from ..model.uncertainty import Spread, Z
 from .design import Connectivity, Design
 from .optimiser import Settings, anchors, log_variances, make_fits, maximise
 
-__all__ = ["bootstrap_intervals", "delta_intervals", "no_intervals"]
-
 DROP = -np.log(0.05)  # one-sided limits are where the likelihood is a twentieth of its maximum, as in Clopper-Pearson
 
 

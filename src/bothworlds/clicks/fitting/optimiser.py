@@ -13,17 +13,6 @@ from ...kernels import Floats, Ints
 from ...statistics.rank_one.batch import GroupFits, em_each, make_group_fits, newton_each, variances_each
 from .design import Connectivity, Design, smoothed
 
-__all__ = [
-    "PASSES",
-    "Settings",
-    "anchors",
-    "log_likelihoods",
-    "log_variances",
-    "make_fits",
-    "maximise",
-    "normalise",
-]
-
 PASSES = 100_000  # of EM at most, unless their number is given
 TOLERANCES = {"newton": 1e-16, "em": 1e-10}
 CHUNK = 20_000  # pairs per thread at least

@@ -9,8 +9,6 @@ import numpy as np
 from ...kernels import Ints
 from ..pages import Pages, different_keys
 
-__all__ = ["PageRows", "rows_of"]
-
 
 class PageRows(NamedTuple):
     """Pages, and their rows; rows ``firsts[q]`` to ``firsts[q + 1]`` are those of query q."""

@@ -25,8 +25,6 @@ from .intervals import bootstrap_intervals, delta_intervals, no_intervals
 from .optimiser import Settings, log_likelihoods, make_fits, maximise
 from .warnings import fit_warnings
 
-__all__ = ["fit_each_query", "fit_rank_one"]
-
 
 class _Fitted(NamedTuple):
     """The fits of all groups, from which models are made group by group."""

@@ -12,8 +12,6 @@ from ..model.uncertainty import Spread, Z
 from .design import design_of
 from .intervals import DROP
 
-__all__ = ["binomial_estimates", "fit_rates"]
-
 
 def binomial_estimates(rate: Floats, trials: Floats) -> Estimates:
     """Return rates with binomial standard errors, intervals on the scale of log-odds, one-sided ones at 0 and 1."""

@@ -12,8 +12,6 @@ from ...statistics.rank_one.batch import LIMIT
 from ..model.model import Model
 from ..model.uncertainty import NOISE, typical_errors
 
-__all__ = ["fit_warnings"]
-
 
 def fit_warnings(model: Model, pieces: Ints) -> tuple[str, ...]:
     """Return all warnings about a model; ``pieces`` (m,) is a row of ``Connectivity.pieces``."""

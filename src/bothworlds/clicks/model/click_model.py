@@ -17,8 +17,6 @@ from ...worlds.fitted import users_of_click_model, write_document
 from .names import MODELS
 from .uncertainty import Spread
 
-__all__ = ["ClickModel", "Estimates", "without_intervals"]
-
 
 class Estimates(NamedTuple):
     """The values of a parameter, NaN where the log does not determine them, with standard errors and intervals."""

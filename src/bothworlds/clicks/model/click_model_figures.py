@@ -14,8 +14,6 @@ from .click_model import ClickModel, Estimates
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_items", "draw_shared"]
-
 MOST = 40  # items that are drawn
 NAMED = 20  # items whose names are below the axis, if there are no more
 

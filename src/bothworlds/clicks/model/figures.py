@@ -17,8 +17,6 @@ from .uncertainty import Z
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_calibration", "draw_curve"]
-
 INK, GUIDE = PALETTE[0], "0.6"
 FAINT = "#B3D4E8"
 MOST = 1.8  # upper end of the axis of examination, since intervals may extend far above 1

@@ -16,8 +16,6 @@ from .model import Components, Model, Models
 from .perplexity import ModelArrays
 from .uncertainty import Spread, typical_errors
 
-__all__ = ["load_model"]
-
 
 def load_model(path: str | Path) -> Model | Models | ClickModel:
     """Return the model or models in a file written by ``save``, or in one of {query: {"attr": ..., "exam": ...}}.

@@ -20,8 +20,6 @@ from ..counts import Counts
 from .perplexity import ModelArrays, Perplexity, perplexity
 from .uncertainty import NOISE, Spread
 
-__all__ = ["Components", "Model", "Models"]
-
 
 class Components(NamedTuple):
     """The component of every item and position; only parameters of one component can be compared.

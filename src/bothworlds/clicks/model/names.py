@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["MODELS", "ModelName", "model_named"]
-
 
 class ModelName(NamedTuple):
     """A click model: its name, its long name, and whether it needs whole pages, clicks being dependent."""

@@ -11,8 +11,6 @@ from ...kernels import Floats, Ints
 from ..counts import Counts
 from ..log import counts as count_log
 
-__all__ = ["ModelArrays", "Perplexity", "perplexity", "probabilities"]
-
 RARE = 1e-6  # a lower bound on the probability of an observed click or missing click
 
 

@@ -15,8 +15,6 @@ from ..pages import Pages
 from .click_model import ClickModel
 from .model import Model
 
-__all__ = ["CHAINS", "Prediction", "attraction_of_results", "predict"]
-
 CHAINS: dict[str, ChainFamily] = {family.name: family for family in (DCM, SDBN, DBN, CCM)}
 
 

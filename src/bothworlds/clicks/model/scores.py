@@ -21,8 +21,6 @@ from .model import Model
 from .perplexity import RARE
 from .predictions import predict
 
-__all__ = ["Score", "score"]
-
 
 @dataclass(frozen=True, eq=False)
 class Score:

@@ -8,8 +8,6 @@ import numpy as np
 
 from ...kernels import Floats
 
-__all__ = ["NOISE", "Spread", "Z", "typical_errors"]
-
 Z = 1.959964  # 95% of a normal distribution, two sides
 NOISE = 0.25  # if the typical standard error of log examination is larger, a curve is called noise
 

@@ -16,8 +16,6 @@ from ...kernels import Floats
 from ...statistics.rank_one.fit import components, fit_newton
 from .impressions import CellCounts
 
-__all__ = ["Rates", "fit_cell_rates", "rate_variances"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rates:

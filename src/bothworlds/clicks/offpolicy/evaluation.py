@@ -31,8 +31,6 @@ from .warnings import (
     support_warnings,
 )
 
-__all__ = ["compare", "evaluate"]
-
 
 def evaluate(
     log: Any,

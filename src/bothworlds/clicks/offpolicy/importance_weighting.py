@@ -45,8 +45,6 @@ from .impressions import Impressions
 from .result import Estimate, Support, make_estimate
 from .targets import Target
 
-__all__ = ["ESTIMATORS", "unsupported", "weighted_estimates"]
-
 ESTIMATORS = ("logged", "ips", "snips", "clipped", "dr")
 
 

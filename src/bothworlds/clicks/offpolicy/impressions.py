@@ -20,17 +20,6 @@ from ..log import Log, read
 from ..reading.bad_input import plural
 from ..reading.duckdb_relations import connect, run
 
-__all__ = [
-    "CellCounts",
-    "Impressions",
-    "Rows",
-    "cell_counts",
-    "fold_shares",
-    "open_impressions",
-    "page_length_variance",
-    "page_numbers",
-]
-
 # Text columns may hold dates or numbers, and would be sorted as text: 10 before 9.
 TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
 # Pages are identified by a hash, which is shorter than their names, and whose last bit assigns the fold.

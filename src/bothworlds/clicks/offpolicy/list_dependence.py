@@ -25,8 +25,6 @@ import numpy as np
 from ...kernels import Floats, Ints, kernel
 from .impressions import Impressions, page_numbers
 
-__all__ = ["Dependence", "list_dependence"]
-
 MOST_PAGES = 100_000  # of a larger log, as many pages are tested
 WORDS = ("above it", "just above it")
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ..log import Log, read
 from .impressions import open_impressions
 
-__all__ = ["from_obp", "to_obp"]
-
 
 def to_obp(log: Any) -> dict[str, Any]:
     """Return the impressions of a log as the ``bandit_feedback`` of Open Bandit Pipeline.

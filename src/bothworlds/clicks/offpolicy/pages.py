@@ -18,8 +18,6 @@ from ...kernels import Floats, Ints
 from ..reading.duckdb_relations import run
 from .impressions import Impressions
 
-__all__ = ["PageBatch", "count_complete_pages", "page_batches"]
-
 PAGES = 10_000  # per batch: progress is reported and Ctrl+C is handled between batches
 COMPLETE = "count(*) = {m} AND count(DISTINCT position) = {m} AND count(DISTINCT item) = {m}"
 

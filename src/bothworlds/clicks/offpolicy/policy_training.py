@@ -14,8 +14,6 @@ from .impressions import Impressions
 from .pages import PageBatch, count_complete_pages, page_batches
 from .targets import Target
 
-__all__ = ["from_policy", "is_policy", "label_of", "marginals_of", "runs_compiled", "train"]
-
 FEWEST_DRAWS, MOST_DRAWS = 10_000, 1_000_000
 DRAWS = 10_000  # per call of a kernel, during which Ctrl+C is not handled
 

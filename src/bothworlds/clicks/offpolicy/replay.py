@@ -19,8 +19,6 @@ from .pages import PageBatch, count_complete_pages, page_batches
 from .policy_training import is_policy, label_of, runs_compiled
 from .result import Estimate, make_estimate
 
-__all__ = ["Replay", "replay"]
-
 FEWEST_MATCHES = 100
 UNLIKELY = 1e-6  # the probability of rejecting a log of uniformly random lists
 

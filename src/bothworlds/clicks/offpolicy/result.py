@@ -7,8 +7,6 @@ from typing import Any
 
 from ...data_frames import html_table, to_frame
 
-__all__ = ["ESTIMATOR_NAMES", "Estimate", "Evaluation", "Support", "make_estimate"]
-
 # The names of the estimators in tables.
 ESTIMATOR_NAMES = {
     "logged": "the log itself",

@@ -12,8 +12,6 @@ from ...kernels import Floats
 from ..reading.frames import label_text
 from .impressions import Impressions
 
-__all__ = ["Target", "from_marginals", "from_ranking"]
-
 
 @dataclass(frozen=True, eq=False)
 class Target:

@@ -13,16 +13,6 @@ from .impressions import Impressions
 from .list_dependence import Dependence
 from .result import Estimate, Support
 
-__all__ = [
-    "dependence_warnings",
-    "disagreement_warnings",
-    "log_notes",
-    "model_warnings",
-    "rest_of_page_notes",
-    "rest_of_page_warnings",
-    "support_warnings",
-]
-
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
 FAR = 4.0  # standard errors that count as more than chance

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["MAX_EXAMPLES", "BadInput", "Example", "bad_input_error", "plural", "skipped"]
-
 MAX_EXAMPLES = 3  # bad rows that an error shows
 
 

@@ -20,27 +20,6 @@ from .log_spec import LogSpec
 from .row_errors import BadPage, RejectedLines, bad_pages, bad_rows, describe_rejection, rejected_lines, requirement
 from .text_kernels import REGIONS
 
-__all__ = [
-    "KeptPages",
-    "Selection",
-    "TableCounts",
-    "apply_selection",
-    "count_rows",
-    "count_selected",
-    "count_table",
-    "labelled_counts",
-    "nothing_left",
-    "position_gap_notes",
-    "report_bad_pages",
-    "report_bad_rows",
-    "select",
-    "select_pages",
-    "selected_rows",
-    "selection_sql",
-    "surface_notes",
-    "whole_log_suffix",
-]
-
 _table_numbers = count()
 
 

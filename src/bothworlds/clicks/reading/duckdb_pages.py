@@ -20,8 +20,6 @@ from .duckdb_counts import TableCounts, count_selected, labelled_counts, selecti
 from .duckdb_relations import run
 from .log_spec import LogSpec
 
-__all__ = ["count_different_pages", "count_table_pages"]
-
 BITS = 63  # of a word that are used, so that it is a positive BIGINT
 MOST_WORDS = 16
 

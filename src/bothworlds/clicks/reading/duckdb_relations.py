@@ -17,8 +17,6 @@ from .layouts import TableLayout
 from .log_spec import LogSpec
 from .row_checks import click_sql, failed_check_sql, has_spaces_sql, integer_sql, label_sql, propensity_sql, quoted
 
-__all__ = ["checked_rows_sql", "connect", "in_list", "literal", "report_progress", "run"]
-
 HEADER_COLUMN = "format"  # of the first line of an export
 NAME_ROLES = ("item", "query")  # roles for which a note reports removed spaces
 INTERRUPTED = "Query interrupted"  # the message of the RuntimeError that DuckDB raises on Ctrl+C

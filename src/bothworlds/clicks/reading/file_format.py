@@ -16,16 +16,6 @@ from ...export_format import EXPORT_FORMAT
 from ...extras import import_extra
 from ...worlds.fitted import FORMAT
 
-__all__ = [
-    "LogSource",
-    "Paths",
-    "decompression_errors",
-    "find_files",
-    "first_records",
-    "inspect_file",
-    "rename_columns",
-]
-
 Paths = str | Path | Sequence[str | Path]
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BOM = b"\xef\xbb\xbf"  # a byte order mark

@@ -14,8 +14,6 @@ from .file_format import LogSource
 from .layouts import COLUMN_NAMES
 from .row_checks import LAST_POSITION, ROW_CHECKS
 
-__all__ = ["CountTables", "as_count_tables", "as_table", "inspect_table", "label_text"]
-
 # The characters that SQL trims.
 SPACES = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from ...kernels import Ints, inline_kernel, kernel
 
-__all__ = ["LabelCodes", "code_of", "known_labels", "make_code_room", "make_label_codes"]
-
 
 class LabelCodes(NamedTuple):
     """The labels that have a code."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from .file_format import LogSource
 from .layouts import LAYOUTS, Layout, TableLayout, TextLayout
 
-__all__ = ["LogSpec"]
-
 
 @dataclass(frozen=True)
 class LogSpec:

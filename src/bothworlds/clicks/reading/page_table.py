@@ -24,8 +24,6 @@ from ...statistics.list_counts import (
 )
 from .label_codes import LabelCodes, code_of, known_labels, make_code_room, make_label_codes
 
-__all__ = ["PageTable", "add_page", "make_page_room", "make_page_table", "merged_tables", "packed_table"]
-
 
 class PageTable(NamedTuple):
     """Different pages, and how often each occurred."""

@@ -62,8 +62,6 @@ from .text_counts import (
     top_items,
 )
 
-__all__ = ["count_on_ray", "count_pages_on_ray"]
-
 SPAN = 1 << 28  # bytes of text per task
 ROWS = 1 << 24  # rows of a Parquet file per task
 

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = [
-    "LAST_POSITION",
-    "ROW_CHECKS",
-    "click_sql",
-    "failed_check_sql",
-    "has_spaces_sql",
-    "integer_sql",
-    "label_sql",
-    "propensity_sql",
-    "quoted",
-]
-
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
 LAST_POSITION = 10_000  # a larger number is more likely a mistake than a position

@@ -20,17 +20,6 @@ from .file_format import BOM, LogSource
 from .log_spec import LogSpec
 from .row_checks import ROW_CHECKS
 
-__all__ = [
-    "BadPage",
-    "RejectedLines",
-    "bad_pages",
-    "bad_rows",
-    "describe_rejection",
-    "merge_rejected",
-    "rejected_lines",
-    "requirement",
-]
-
 QUOTE, NEWLINE, RETURN = 34, 10, 13
 BLOCK = 1 << 22  # bytes read at a time
 # The state of `find_record`: records still to pass, current line, and whether it is inside quotes, at the start of a

@@ -39,21 +39,6 @@ from .text_kernels import (
     count_separators,
 )
 
-__all__ = [
-    "PartialCounts",
-    "ScanFilters",
-    "ScanSummary",
-    "Scanner",
-    "Span",
-    "chunks",
-    "partial_counts",
-    "partial_pages",
-    "query_key",
-    "scan_all",
-    "spans",
-    "sum_summaries",
-]
-
 CHUNK = 1 << 22  # bytes scanned at a time
 SLOTS = 1 << 20  # initial size of a hash table
 MOST_GROWTH = 256.0  # room that a table of pages reserves, relative to what it needs

@@ -32,18 +32,6 @@ from .text_chunks import (
 )
 from .text_pages import sorted_text_pages
 
-__all__ = [
-    "append_partial",
-    "check_records",
-    "count_text",
-    "count_text_pages",
-    "create_partial_table",
-    "labelled_pages",
-    "scan_filters",
-    "scan_notes",
-    "top_items",
-]
-
 
 def count_text(connection: Any, log: LogSpec, progress: bool | None) -> Counts:
     """Count a text log; it is scanned twice if only its most frequent items are kept.

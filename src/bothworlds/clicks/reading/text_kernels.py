@@ -23,26 +23,6 @@ from ...statistics.list_counts import settle
 from .page_table import add_page
 from .row_checks import LAST_POSITION
 
-__all__ = [
-    "BAD",
-    "EARLY",
-    "FILLED",
-    "LARGEST_QUERY",
-    "LARGEST_REGION",
-    "LINES",
-    "N_TOTALS",
-    "PAGES",
-    "RECORD_ERRORS",
-    "REGIONS",
-    "SHOWN",
-    "STRAY",
-    "TOO_LARGE",
-    "TWICE",
-    "count_separators",
-    "scan_pages",
-    "scan_sessions",
-]
-
 TAB, NEWLINE, RETURN, SPACE, COMMA, COLON, SEMICOLON, UNDERSCORE = 9, 10, 13, 32, 44, 58, 59, 95
 QUERY, CLICK = ord("Q"), ord("C")
 REGIONS = 1 << 20  # a query and its region are one key: query * REGIONS + region

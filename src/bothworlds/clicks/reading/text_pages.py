@@ -20,8 +20,6 @@ from .label_codes import known_labels
 from .page_table import PageTable
 from .text_kernels import REGIONS
 
-__all__ = ["sorted_text_pages"]
-
 BLOCK = 64  # pages that are read before they are decoded
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["Blocks", "arrange", "cut", "draw_list", "exchange", "make_blocks", "note_sizes", "one_block", "sort_block"]
-
 
 class Blocks(NamedTuple):
     """Block b holds the items ``order[first[b]:first[b + 1]]``; ``place`` is the inverse of ``order``."""

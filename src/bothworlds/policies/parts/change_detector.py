@@ -28,16 +28,6 @@ from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.kl import kl
 from .counts import Counts
 
-__all__ = [
-    "BUCKET",
-    "LEAVES",
-    "ChangeDetector",
-    "alarm_level",
-    "detect_change",
-    "make_change_detector",
-    "scan_statistic",
-]
-
 BUCKET = 32  # rounds
 LEVELS = 20  # blocks of up to 2^19 buckets
 PARTS = 8  # a block is tested at least so many times until it is complete, or in every bucket

@@ -14,8 +14,6 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["LEAVES", "Counts", "lacking_list", "make_counts", "record"]
-
 
 class Counts(NamedTuple):
     """The counts, and the rounds in the window."""

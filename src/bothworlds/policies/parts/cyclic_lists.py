@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ...geometry.item_rows import Rows, add_row
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["all_complete", "complete_lists", "due_list", "is_complete"]
-
 
 def is_complete(shown: Floats) -> NDArray[np.bool_]:
     """Return, for every first item, whether the list is complete (n,), given the impressions of all pairs (n, m).

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ...kernels import Floats, Ints, inner_kernel
 from .blocks import Blocks
 
-__all__ = ["Duels", "forget_duels", "make_duels", "record_duels"]
-
 
 class DuelsWork(NamedTuple):
     seat: Ints  # (n,) -1 between rounds

@@ -15,8 +15,6 @@ import numpy as np
 
 from ...kernels import Floats, inner_kernel
 
-__all__ = ["FIRST_HORIZON", "LEAVES", "Epochs", "go_forward", "make_epochs", "new_epoch"]
-
 FIRST_HORIZON = 1024  # the first horizon of the doubling trick
 
 

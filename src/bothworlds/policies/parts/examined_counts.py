@@ -13,8 +13,6 @@ import numpy as np
 from ...kernels import Floats, Ints, inner_kernel
 from ...statistics.kl import kl_upper, round_level
 
-__all__ = ["ExaminedCounts", "kl_bounds", "make_examined_counts", "record_to_first_click", "record_to_last_click"]
-
 
 class ExaminedCounts(NamedTuple):
     """Counts of items, over all positions."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = ["FrequentLists", "count_of", "make_frequent_lists", "set_count"]
-
 PROBES = 8  # slots in which a list may be stored
 START, ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 SHIFT_A, SHIFT_B, SHIFT_C = np.uint64(13), np.uint64(7), np.uint64(17)  # of xorshift64

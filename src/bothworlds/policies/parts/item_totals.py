@@ -13,8 +13,6 @@ import numpy as np
 from ...kernels import Floats, Ints, inline_kernel, inner_kernel, kernel
 from .counts import Counts
 
-__all__ = ["ItemTotals", "add_up_all", "add_up_shown", "make_item_totals", "sums_of", "weigh_again"]
-
 
 class ItemTotals(NamedTuple):
     """The sums, and whether they are ``kept`` from round to round."""

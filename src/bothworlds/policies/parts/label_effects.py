@@ -31,19 +31,6 @@ from ...kernels import Floats, Ints, inline_kernel, inner_kernel, kernel
 from .random_stream import Stream, absorb, make_stream
 from .samplers import normal, shuffle
 
-__all__ = [
-    "LEAVES",
-    "LISTS",
-    "LabelEffects",
-    "add_lists",
-    "has_lists",
-    "learn_effects",
-    "lists_for",
-    "make_label_effects",
-    "redraw",
-    "uniform_list",
-]
-
 ATTRACTION, EXAMINATION = -1.0, 0.5  # logits without effects
 LEAST_LOGIT, MOST_LOGIT = -8.0, 6.0
 LEAST_VARIANCE, MOST_VARIANCE = 1e-4, 4.0

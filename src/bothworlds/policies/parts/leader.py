@@ -21,8 +21,6 @@ from .epochs import LEAVES as EPOCHS_LEAVES
 from .epochs import Epochs, new_epoch
 from .settings import Restarting, number, whole
 
-__all__ = ["Leader", "State", "add_weighted", "begin", "leader_rule", "observe", "solve", "weigh"]
-
 C = TypeVar("C", bound=type)
 
 

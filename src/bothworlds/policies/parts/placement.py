@@ -13,17 +13,6 @@ from ...kernels import Floats, Ints, inner_kernel
 from .random_stream import uniform
 from .samplers import shuffle
 
-__all__ = [
-    "PlacementWork",
-    "RankWork",
-    "make_placement_work",
-    "make_rank_work",
-    "place_best",
-    "place_in_order",
-    "place_largest",
-    "sort_largest",
-]
-
 
 class RankWork(NamedTuple):
     """Work arrays: the score of every item, and items in the order of scores."""

@@ -14,21 +14,11 @@ from numpy.typing import NDArray
 
 from ...core import Shape
 from ...kernels import Floats, Ints, inner_kernel, kernel
-from ...statistics.rank_one.newton import Workspace, make_workspace, newton
+from ...statistics.rank_one.likelihood import Workspace, make_workspace
+from ...statistics.rank_one.newton import newton
 from .counts import Counts
 from .placement import RankWork, sort_largest
 from .settings import Forgetting, number, probabilities
-
-__all__ = [
-    "ExaminationFit",
-    "FittedExamination",
-    "KnownExamination",
-    "Positions",
-    "fit_examination",
-    "place",
-    "refit",
-    "sort_positions",
-]
 
 
 class Positions(NamedTuple):

@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike
 from ...kernels import Floats, inner_kernel, kernel
 from .random_stream import uniform
 
-__all__ = ["HAT", "draw", "draw_many", "level_hats", "put_hat"]
-
 TINY, ALMOST_ONE = 1e-300, 1.0 - 2.0**-53  # where logarithms are still finite
 FARTHEST_START = 1.0 - 1e-6  # of the search for a mode
 # Entries of a hat: the mode, and log f there; where the left and the right tangent reach that height; their slopes;

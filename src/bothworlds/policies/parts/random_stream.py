@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from ...kernels import inner_kernel
 
-__all__ = ["Stream", "absorb", "make_stream", "uniform"]
-
 SHIFT_A, SHIFT_B, SHIFT_C, TO_53_BITS = np.uint64(23), np.uint64(17), np.uint64(26), np.uint64(11)
 UP, TO_TOP = np.uint64(30), np.uint64(60)
 UNIT = 2.0**-53

@@ -24,8 +24,6 @@ from ...kernels import Floats, Ints, inner_kernel, kernel
 from ...statistics.kl import kl
 from .counts import Counts
 
-__all__ = ["LEAVES", "RegimeMemory", "keep_counts", "make_regime_memory", "misfit", "recall_regime"]
-
 LEAST_ROUNDS = 64.0  # a regime of fewer rounds is not kept
 LARGEST_MISFIT = 0.7  # with 1, users who drift are taken for returning ones too often
 LEAST_OVERLAP = 0.5  # the share of placements since the change whose pairs a regime must have shown

@@ -12,8 +12,6 @@ from typing import Any
 from ...kernels import Ints, inner_kernel
 from .random_stream import uniform
 
-__all__ = ["beta", "binomial", "gamma", "normal", "round_at_random", "shuffle", "step_within_unit"]
-
 # log k! - [(k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2] for k = 0, ..., 9
 STIRLING = (
     0.08106146679532726,

@@ -22,20 +22,6 @@ from .counts import LEAVES as COUNTS_LEAVES
 from .counts import Counts, make_counts
 from .epochs import Epochs, make_epochs
 
-__all__ = [
-    "ROUNDS",
-    "Bounds",
-    "Detecting",
-    "Forgetting",
-    "Planning",
-    "Restarting",
-    "choice",
-    "number",
-    "probabilities",
-    "truth",
-    "whole",
-]
-
 ROUNDS = 10**15  # the most rounds that a setting may count
 LEAST_PROBABILITY = 1e-9
 

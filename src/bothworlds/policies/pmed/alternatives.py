@@ -24,17 +24,6 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = [
-    "Alternative",
-    "divergence",
-    "fill_cut",
-    "is_free",
-    "load_weights",
-    "make_alternative",
-    "set_slack",
-    "set_starting_point",
-]
-
 SMALLEST_SLACK = 1e-15  # less is lost in rounding
 REGULARIZATION = 1e-7  # weight of the squared distance from the truth; makes the minimum unique
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = ["CycleDecomposition", "decompose", "make_cycle_decomposition"]
-
 TINY = 1e-10  # flow below this share of the largest is rounding
 
 

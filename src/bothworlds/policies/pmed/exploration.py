@@ -36,8 +36,6 @@ from .linear_program import (
     restart,
 )
 
-__all__ = ["Planner", "make_planner", "plan"]
-
 LEAST_COST = 1e-5  # relative to the largest cost
 
 

@@ -16,8 +16,6 @@ import math
 from ...kernels import inner_kernel, kernel
 from .alternatives import Alternative, divergence, is_free, set_slack, set_starting_point
 
-__all__ = ["closest_alternative"]
-
 MAX_TRIALS = 200  # points evaluated; ten to twenty are usually enough
 SHORTEST_STEP = 1e-4  # a step that must be shortened to less fails because of rounding
 TOLERANCE = 1e-8  # relative to the divergence, or to 1

@@ -21,17 +21,6 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = [
-    "LinearProgram",
-    "add_row",
-    "drop_slack_rows",
-    "make_linear_program",
-    "optimize",
-    "pivot",
-    "read_solution",
-    "restart",
-]
-
 SMALLEST_PIVOT = 1e-9
 ROUNDING = 1e-13  # variables this far below zero, relative to the largest bound, are zero
 SLACK_TOLERANCE = 1e-7  # slacks this far below zero, relative to their own bound, are zero

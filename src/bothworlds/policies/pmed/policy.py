@@ -10,13 +10,12 @@ import numpy as np
 
 from ...core import Shape, decides, learns
 from ...kernels import Floats, Ints, inner_kernel
-from ...statistics.rank_one.newton import Workspace, make_workspace, newton
+from ...statistics.rank_one.likelihood import Workspace, make_workspace
+from ...statistics.rank_one.newton import newton
 from ..parts.counts import Counts, record
 from ..parts.settings import Forgetting, number, whole
 from .cycle_decomposition import CycleDecomposition, decompose, make_cycle_decomposition
 from .exploration import Planner, make_planner, plan
-
-__all__ = ["Pmed"]
 
 LEAST_GAP = 1e-3  # between the log attractions of two items, as far as planning is concerned
 FIT_TOLERANCE = 1e-16  # gain in log-likelihood at which the fit ends

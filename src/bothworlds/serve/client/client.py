@@ -22,8 +22,6 @@ from .http import ClientError, HttpClient, is_retryable
 if TYPE_CHECKING:
     from .types import FeedbackEvent, FeedbackResult, Ranking
 
-__all__ = ["AsyncClient", "Client", "ClientError", "Page"]
-
 logger = logging.getLogger("bothworlds.client")
 
 T = TypeVar("T")

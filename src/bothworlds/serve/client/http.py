@@ -16,8 +16,6 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["ClientError", "HttpClient", "is_retryable"]
-
 RETRYABLE_STATUSES = (408, 429, 502, 503, 504)
 IDEMPOTENT_METHODS = ("GET", "HEAD", "PUT", "DELETE")
 BACKOFF_SECONDS = 0.1  # before the first retry; doubled for each further one

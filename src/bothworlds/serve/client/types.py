@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 if TYPE_CHECKING:
     from ..model import Arm, Status
 
-__all__ = ["FeedbackEvent", "FeedbackResult", "PlacedItem", "Ranking"]
-
 
 class FeedbackEvent(TypedDict):
     """Clicks on one list, as ``schemas.FeedbackEvent``; ``final`` if no more clicks will follow.

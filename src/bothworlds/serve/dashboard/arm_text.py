@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ..schemas import ArmLine, ReportView
 from .text import CLICKS, Verdict, counted, is_number, not_compared, percent, starting, timestamp
 
-__all__ = ["arm_name", "arm_verdict", "compared_with_first", "is_compared"]
-
 OWN = "learner"  # the arm of the surface's own policy
 
 

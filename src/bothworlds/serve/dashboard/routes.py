@@ -34,8 +34,6 @@ from ..schemas import Headline
 from . import arm_text, svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
 
-__all__ = ["HEADERS", "MAY_EDIT", "PAGES", "SESSION", "ApiCall", "EngineProtocol", "page", "routes", "service_address"]
-
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # name of the session cookie
 MAY_EDIT = "bothworlds.may_edit"  # key of the ASGI scope: whether the viewer may create and edit surfaces

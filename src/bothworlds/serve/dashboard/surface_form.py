@@ -16,8 +16,6 @@ import msgspec
 from ..model import Invalid, SurfaceSettings
 from ..surface_input import SETTINGS, item_lines, named_values, written_values
 
-__all__ = ["FIELDS", "Field", "FormErrors", "Group", "form_errors", "groups", "texts_of", "values_of"]
-
 Kind = Literal["number", "choice", "text", "names", "values", "json"]
 Texts = Mapping[str, str]  # name of a field: what is written in it
 FIRST = ("slots", "policy", "policy_settings")

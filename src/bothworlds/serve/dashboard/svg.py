@@ -15,8 +15,6 @@ from ..schemas import ArmLine, DetectedChange, Marginals, MarginalsThen, SeriesP
 from .arm_text import arm_name, compared_with_first, is_compared
 from .text import change_sentence, is_number, number, percent, plural, timestamp
 
-__all__ = ["arm_chart", "merge_points", "probability_at", "probability_charts", "rate_chart"]
-
 DAY = 86_400_000
 # Upper ends of the axis, and into how many parts each divides so that all tick labels are round numbers.
 PARTS = {1.0: 5, 1.5: 3, 2.0: 4, 3.0: 3, 4.0: 4, 5.0: 5, 6.0: 3, 8.0: 4, 10.0: 5}

@@ -25,36 +25,6 @@ from ..schemas import (
     Uplift,
 )
 
-__all__ = [
-    "CLICKS",
-    "DASH",
-    "Verdict",
-    "arm_rate",
-    "audit_text",
-    "change_sentence",
-    "compared_with_holdout",
-    "comparisons",
-    "count",
-    "counted",
-    "duration",
-    "feedback_lines",
-    "headline_verdict",
-    "health_lines",
-    "is_number",
-    "label_and_value",
-    "learning_verdict",
-    "not_compared",
-    "number",
-    "percent",
-    "plural",
-    "retention_text",
-    "sentence",
-    "shift_verdict",
-    "starting",
-    "surface_verdict",
-    "timestamp",
-]
-
 DASH = "\N{EN DASH}"
 CLICKS = "clicks"
 NOT_USED = "neither learned from nor compared"

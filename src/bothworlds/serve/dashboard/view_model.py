@@ -15,8 +15,6 @@ from ..schemas import ItemLine, Marginals, SegmentView
 from . import text
 from .svg import probability_at
 
-__all__ = ["RANGES", "View", "event_view", "heat_table", "item_table", "most_likely_rows", "segment_table"]
-
 RANGES = {
     "1h": ("the last hour", 3600),
     "6h": ("the last 6 hours", 6 * 3600),

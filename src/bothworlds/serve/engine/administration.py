@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .secret_cache import SecretCache
 
-__all__ = ["Administration"]
-
 T = TypeVar("T")
 GUARD_ACTOR, EXPIRY_ACTOR = "guard", "expiry"  # actors in the audit log
 ATTEMPTS = 5  # at a change while other processes change the same surface

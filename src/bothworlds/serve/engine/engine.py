@@ -45,8 +45,6 @@ from .store_calls import in_thread, unavailable
 from .tokens import InvalidToken
 from .views import Reports
 
-__all__ = ["Engine"]
-
 RECENT_RANKINGS = 20_000  # rankings kept in memory for repeated requests
 MAX_EXCLUDED = 1000
 OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .served import Served, ServedLearner
 
-__all__ = ["RETENTION_ACTOR", "USE_RESOLUTION", "Housekeeping"]
-
 RETENTION_ACTOR, DETECTOR = "retention", "detector"  # actors in the audit log
 TICK_SECONDS = 1.0
 MINUTE_MS = 60_000  # between two looks at surfaces

@@ -21,8 +21,6 @@ from .lists import Lists
 from .registry import Registry
 from .settlement_order import as_they_come
 
-__all__ = ["Learning"]
-
 BATCH = SETTLE_LIMIT  # events settled in one transaction, and learned at a time
 ENDINGS_SECONDS = 60.0  # between two looks at how the pages of a surface ended
 COUNT_SECONDS = 5.0  # between two counts of open events

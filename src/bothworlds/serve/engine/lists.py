@@ -36,8 +36,6 @@ from ...policies.pages import NEW, Page, Part, part_for, resized
 from ...policies.parts.random_stream import Stream, make_stream
 from ..events import Listed
 
-__all__ = ["ListSampler", "Lists", "Mixing", "Source", "draw_rows", "make_lists", "make_sampler", "warm_up"]
-
 FIRST_BATCH, BATCH = 8, 256  # lists drawn at a time: twice as many each time, since most constraints are rare
 SAMPLED_RANKINGS = 64  # of a policy that does not state its marginals
 FEW_ITEMS = 200

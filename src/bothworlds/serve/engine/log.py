@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .secret_cache import SecretCache
 
-__all__ = ["Log"]
-
 BATCH = 500  # events in one transaction
 
 

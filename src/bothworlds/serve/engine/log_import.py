@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..stores import Store
     from .registry import Registry
 
-__all__ = ["LogImport"]
-
 MIN_IMPORTED_PROPENSITY = 1e-7  # the smallest propensity that is learned from
 MAX_SLOTS = 50
 MAX_TIME = 253_370_764_800_000  # milliseconds from 1970 to 9999

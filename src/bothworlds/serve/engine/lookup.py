@@ -8,8 +8,6 @@ from ..events import Event
 from ..stores import Store
 from .store_calls import in_thread
 
-__all__ = ["Lookup"]
-
 
 class Lookup:
     """Finds stored events. All methods are called in the thread of the event loop."""

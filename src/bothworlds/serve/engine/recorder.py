@@ -21,8 +21,6 @@ from ..stores import Store
 from .learning import Learning
 from .store_calls import unavailable
 
-__all__ = ["Recorder"]
-
 T = TypeVar("T")
 PROBE = "last probe"  # a fact that is written to find out whether a store that failed can be written again
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..stores import Store
     from .replay import States
 
-__all__ = ["Registry"]
-
 
 class Registry:
     """Surfaces and learners that this process knows.

@@ -18,8 +18,6 @@ from ..events import Event, Learner, Lease
 from ..stores import Store
 from .states import SNAPSHOT_FORMAT, copied, decode, encode, learn_events, policy_label, same_bits, size_of
 
-__all__ = ["Learned", "States", "Verified", "relearned", "verify"]
-
 LIMIT = 128 << 20  # bytes of states that are kept
 DUE_SECONDS = 0.5  # a snapshot is due when learning everything since the last one would take longer
 READ_SECONDS = 1e-5  # to read an event from the store

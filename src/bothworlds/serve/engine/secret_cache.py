@@ -16,8 +16,6 @@ from .tokens import Signer, open_secrets, rotate_secret
 if TYPE_CHECKING:
     from ..stores import Store
 
-__all__ = ["SecretCache"]
-
 LOOKUP_SECONDS = 0.1  # minimum time between two lookups of a secret that a token names
 FOLLOW_SECONDS = 5.0  # between two checks whether another process has rotated secrets
 

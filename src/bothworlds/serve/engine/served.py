@@ -41,8 +41,6 @@ from .surface_rules import policy_of
 if TYPE_CHECKING:
     from .replay import States
 
-__all__ = ["BASELINE", "UNCONSTRAINED", "Constraints", "Served", "ServedLearner", "warm_up"]
-
 BASELINE = "baseline"  # the policy_id of the page's own order
 MAX_CACHED_CELLS = 1 << 22  # probabilities in all lists for constraints of a surface
 CELLS_OF_LISTS = 1 << 11  # what the rest of them counts as

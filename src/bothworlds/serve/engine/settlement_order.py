@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["LOST", "MOST_LOST", "Endings", "as_they_come", "feedback_notice"]
-
 DAY = 86_400.0  # seconds
 LOST = 0.05  # share of the pages that end at their deadline up to which others settle as they come,
 MOST_LOST = 10.0  # if there are at most so many until a deadline, on average: alone, they must not look like a change

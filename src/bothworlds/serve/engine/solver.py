@@ -14,8 +14,6 @@ from .lists import Lists
 from .served import UNCONSTRAINED, Constraints, Served, ServedLearner
 from .store_calls import unavailable
 
-__all__ = ["MAX_PENDING", "MAX_PENDING_PER_CLIENT", "Solver"]
-
 MAX_PENDING = 32  # lists for constraints that are being made, or wait for it
 MAX_PENDING_PER_CLIENT = 16
 

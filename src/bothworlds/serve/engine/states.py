@@ -27,18 +27,6 @@ from ...policies.pages import has_parts
 from ..events import Event
 from ..outcomes import is_learned, rewards_of
 
-__all__ = [
-    "SNAPSHOT_FORMAT",
-    "copied",
-    "decode",
-    "encode",
-    "learn_events",
-    "page_of",
-    "policy_label",
-    "same_bits",
-    "size_of",
-]
-
 SNAPSHOT_FORMAT = "bothworlds state 1"
 LEVEL = 1  # of zlib
 SLICE = 0.001  # seconds for which a policy in plain Python learns before other threads get a turn

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from ..model import Conflict, Invalid, Unavailable
 from ..stores import StoreError, Unstorable, VersionConflict
 
-__all__ = ["STORE_FAILED", "ConcurrentChange", "in_thread", "unavailable"]
-
 T = TypeVar("T")
 
 STORE_FAILED = "the store cannot be read or written now; retry later"

@@ -34,29 +34,6 @@ from ..model import (
 )
 from ..validation import decoding_fault
 
-__all__ = [
-    "MAX_ARMS",
-    "MAX_ITEMS",
-    "Change",
-    "activate_guard",
-    "activate_item",
-    "change_settings",
-    "create_surface",
-    "expiry_of",
-    "exposure_problem",
-    "item_names",
-    "pause_item",
-    "policy_of",
-    "promote",
-    "remove_item",
-    "restart_comparison",
-    "resume_item",
-    "served_names",
-    "start_from_baseline",
-    "update_surface",
-    "without_baseline_start",
-]
-
 MAX_ITEMS, MAX_SLOTS, MAX_ARMS = 20_000, 50, 8
 MAX_BASELINE_ROUNDS = 1_000_000
 DAY = 86400.0

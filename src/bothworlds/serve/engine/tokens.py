@@ -22,8 +22,6 @@ from ..model import DRAW_KEY, Arm, Unavailable
 if TYPE_CHECKING:
     from ..stores import Store
 
-__all__ = ["MAX_WINDOW", "InvalidToken", "Secret", "Signer", "open_secrets", "rotate_secret"]
-
 SIGNATURE_BYTES = 16
 MAX_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window
 GRACE = 60_000  # milliseconds in which other processes may still sign with a secret that was just retired

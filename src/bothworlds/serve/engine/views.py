@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .served import Served, ServedLearner
 
-__all__ = ["Reports", "changes_key", "read_changes", "read_counts", "read_state"]
-
 T = TypeVar("T")
 
 

@@ -40,8 +40,6 @@ from .reads import ReadEndpoints
 from .sessions import Sessions, sign_in_path
 from .surfaces import SurfaceEndpoints
 
-__all__ = ["Service"]
-
 METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}  # in metrics; all others are "other"
 PUBLIC_PAGES = ("/static/", "/sign-in", "/sign-out")
 MONITOR_SECONDS = 1.0

@@ -20,13 +20,11 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from ..config import Limits
-from ..model import Invalid, ServiceError, Unavailable, Unknown
-from ..schemas import KeyRequest, KeyView, NewKey, Role, rfc3339
+from ..model import Invalid, ServiceError, Unavailable, Unknown, rfc3339
+from ..schemas import KeyRequest, KeyView, NewKey, Role
 from ..stores import Store, StoreError
 from .body import decode, header, media_type, read_body
 from .problems import Problem, json_response
-
-__all__ = ["ROLES", "KeyEndpoints", "Keyring", "create_key", "list_keys", "revoke_key"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 REFRESH_SECONDS = 1.0  # a key that another process has revoked is refused after about so long

@@ -16,20 +16,6 @@ from starlette.types import Message, Receive, Scope
 from ..config import Limits
 from .problems import Problem, decoding_problem
 
-__all__ = [
-    "MULTIPART",
-    "URLENCODED",
-    "ClientDisconnected",
-    "Form",
-    "check_count",
-    "decode",
-    "header",
-    "media_type",
-    "read_body",
-    "read_form",
-    "stream_body",
-]
-
 CLOSE = {"connection": "close"}  # the rest of the body is not read
 MAX_LENGTH_DIGITS = 18
 URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"

@@ -34,8 +34,6 @@ from .problems import Problem, logged_problem
 from .sessions import Editor, Sessions, sign_in_path
 from .surfaces import SurfaceEndpoints
 
-__all__ = ["SurfaceForms"]
-
 ROUTE = "pages"  # in log and metrics
 ERRORS = (Problem, ServiceError, StoreError, VersionConflict)
 ITEMS = "items"  # the field for their names, and the one for a file

@@ -17,12 +17,11 @@ from starlette.types import Receive, Scope, Send
 
 from ..config import Limits
 from ..engine_protocol import EngineProtocol
-from ..schemas import RetentionView, rfc3339
+from ..model import rfc3339
+from ..schemas import RetentionView
 from .body import media_type, stream_body
 from .operations import NDJSON
 from .problems import Problem, json_response
-
-__all__ = ["LogEndpoints"]
 
 ROWS_PER_PIECE = 2000
 HEADER_START = b'{"format":'

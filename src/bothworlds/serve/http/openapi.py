@@ -11,8 +11,6 @@ from ..schemas import ProblemDetails, json_schemas
 from .operations import OPERATIONS, Operation
 from .problems import JSON, MEDIA_TYPE
 
-__all__ = ["describe"]
-
 REFERENCE = "#/components/schemas/{name}"
 PATH_LENGTHS = {"surface": (1, 128), "item": (1, 128), "segment": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
 ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "the version, for If-Match"}}

@@ -46,20 +46,6 @@ from ..schemas import (
 )
 from .problems import Problem
 
-__all__ = [
-    "API_PATHS",
-    "FEEDBACK",
-    "NDJSON",
-    "OPERATIONS",
-    "ROUTE",
-    "Handler",
-    "Operation",
-    "api_routes",
-    "not_found",
-    "page_route",
-    "ranked_surface",
-]
-
 NDJSON = "application/x-ndjson"
 ROUTE = "bothworlds.route"  # in a scope: the path of the operation, for log and metrics
 FEEDBACK = "/v1/feedback"

@@ -11,8 +11,6 @@ from starlette.types import ASGIApp, Scope
 from .body import header
 from .problems import Problem
 
-__all__ = ["address_of", "check_host", "check_origin", "is_cross_origin", "with_cors"]
-
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 CROSS_ORIGIN_FETCH = (b"cross-site", b"same-site")  # values of Sec-Fetch-Site

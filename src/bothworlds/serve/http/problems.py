@@ -17,18 +17,6 @@ from ..observability.logs import logger, warn_throttled
 from ..stores import StoreError, VersionConflict
 from ..validation import decoding_fault, lowered
 
-__all__ = [
-    "JSON",
-    "MEDIA_TYPE",
-    "Problem",
-    "decoding_problem",
-    "json_response",
-    "logged_problem",
-    "problem_of",
-    "send_json",
-    "send_problem",
-]
-
 JSON, MEDIA_TYPE = "application/json", "application/problem+json"
 RETRY_SECONDS = "1"
 # Without the reason, which may name the host of the store: it is in the log.

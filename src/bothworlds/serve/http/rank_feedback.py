@@ -14,15 +14,13 @@ from starlette.types import Receive, Scope
 
 from ..config import Config
 from ..engine_protocol import EngineProtocol
-from ..model import TooMany
+from ..model import TooMany, rfc3339
 from ..observability.metrics import Metrics
-from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role, rfc3339
+from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role
 from .auth import PUBLIC, Keyring
 from .body import check_count, decode, media_type, read_body
 from .origins import address_of
 from .problems import Problem, decoding_problem
-
-__all__ = ["PageLimit", "RankFeedbackEndpoints", "RateLimit"]
 
 JSON = (b"application/json",)
 # navigator.sendBeacon, which also works while a page is closed, can send only text without a CORS preflight. Tokens

@@ -12,14 +12,12 @@ from starlette.responses import Response
 
 from ... import __version__
 from ..engine_protocol import EngineProtocol
-from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown
+from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown, rfc3339
 from ..observability.metrics import CONTENT_TYPE, Metrics
-from ..schemas import DeletedCount, rfc3339
+from ..schemas import DeletedCount
 from .auth import Keyring
 from .openapi import describe
 from .problems import Problem, json_response
-
-__all__ = ["ReadEndpoints", "with_rfc3339_times"]
 
 EVENT_ID_DIGITS = 32
 MAX_SEGMENT_LENGTH = 128

@@ -24,8 +24,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..config import Config
 from .origins import address_of
 
-__all__ = ["listening", "reserve"]
-
 BACKLOG = 2048
 MOST_CONNECTIONS = 1 << 16
 RESERVED_DESCRIPTORS = 128  # left to the store, the log and files

@@ -33,8 +33,6 @@ from .body import URLENCODED, header, read_form
 from .origins import is_cross_origin
 from .problems import Problem
 
-__all__ = ["Editor", "Sessions", "sign_in_path"]
-
 LIFETIME_SECONDS = 12 * 3600
 # A path of this service. A browser would take "//host" and "/\\host" for another host, and ignores control characters.
 LOCAL_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")

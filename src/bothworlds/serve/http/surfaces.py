@@ -11,23 +11,11 @@ from starlette.responses import Response
 
 from ..config import Limits
 from ..engine_protocol import EngineProtocol
-from ..model import Conflict, StateConflict, Surface, Unknown, learned_again
-from ..schemas import (
-    Promotion,
-    Reset,
-    Rotation,
-    SegmentView,
-    SurfaceChanges,
-    SurfaceRequest,
-    WarmStart,
-    rfc3339,
-    view_of,
-)
+from ..model import Conflict, StateConflict, Surface, Unknown, learned_again, rfc3339
+from ..schemas import Promotion, Reset, Rotation, SegmentView, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from ..stores import VersionConflict
 from .body import check_count, decode, media_type, read_body
 from .problems import Problem, json_response
-
-__all__ = ["SurfaceEndpoints", "etag"]
 
 T = TypeVar("T")
 

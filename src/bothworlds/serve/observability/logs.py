@@ -16,9 +16,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 import structlog
 
-from ..schemas import rfc3339
-
-__all__ = ["RequestLog", "logger", "set_up_logs", "warn_throttled"]
+from ..model import rfc3339
 
 MAX_BUFFERED_LINES = 200
 THROTTLE_SECONDS = 1.0

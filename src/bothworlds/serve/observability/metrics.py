@@ -24,8 +24,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from ..schemas import Accepted
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
-
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 RANK = "/v1/surfaces/{surface}/rank"
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

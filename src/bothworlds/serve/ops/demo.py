@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from ...worlds import Relabelled, World, resolve
 from ...worlds import world as world_named
-from ..client.client import Client, ClientError, Page
-
-__all__ = ["ITEMS", "Visitors", "run"]
+from ..client.client import Client, Page
+from ..client.http import ClientError
 
 ITEMS = (
     "Oak desk", "Reading lamp", "Linen sofa", "Wool rug", "Wall shelf", "Bar stool", "Side table", "Plant pot",

@@ -12,8 +12,6 @@ from ...progress import ReportProgress
 from ..stores import MOVING, TABLES, Store, StoreError
 from .verify import Verification, verify
 
-__all__ = ["Migration", "migrate"]
-
 BATCH = 10_000
 T = TypeVar("T")
 

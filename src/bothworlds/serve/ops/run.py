@@ -21,8 +21,6 @@ from ..observability.logs import set_up_logs
 from ..observability.metrics import Metrics
 from ..stores import Store, open_store
 
-__all__ = ["BEAT_SECONDS", "Announce", "OpenService", "open_service", "run"]
-
 SLOW_START_SECONDS = 4.0
 BEAT_SECONDS = 0.5
 # Seconds after which a thread that waits for the interpreter lock requests it. By default, requests would wait 5 ms for

@@ -7,8 +7,6 @@ from ..http.server import reserve
 from .run import Announce, check_workers, run
 from .supervise import supervise
 
-__all__ = ["serve"]
-
 
 def serve(config: Config, announce: Announce) -> None:
     """Run the service until SIGTERM or SIGINT; ``announce`` is called with its address once it is ready.

@@ -24,8 +24,6 @@ from ..model import ServiceError
 from ..stores import StoreError, open_store
 from .run import NO_KEYS, Announce, Beat, address_of, is_postgres, run
 
-__all__ = ["supervise"]
-
 RESTART_SECONDS = 1.0
 POLL_SECONDS = 0.2
 HANG_SECONDS = 5.0  # without a beat

@@ -15,8 +15,6 @@ from ..events import Learner
 from ..model import segment_words
 from ..stores import Store
 
-__all__ = ["Verification", "rebuild", "verify"]
-
 OWNER = "rebuild"  # of the lease
 LEASE_SECONDS = 3600.0
 

@@ -13,8 +13,6 @@ from .inputs import Store, segment_alpha
 from .strata import ArmHistory, ArmTotals, pair_of, sum_of
 from .uplift import ARMS_ALPHA, UNTRUSTED, arm_summary, uplift_of
 
-__all__ = ["arm_lines", "compare_arms", "compared_arms"]
-
 
 def compare_arms(surface: Surface, strata: Sequence[ArmTotals], segment: str | None = None) -> dict[Arm, ArmComparison]:
     """Return the comparison of every arm with the first one; of no arm if there is only one.

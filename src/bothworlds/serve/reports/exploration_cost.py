@@ -14,8 +14,6 @@ from ...geometry.assignment import best_ranking
 from ...kernels import Floats, Ints
 from .inputs import SegmentState
 
-__all__ = ["MAX_COST", "MIN_PAGES", "exploration_cost", "shrunk_rates", "why_unsettled"]
-
 MIN_PAGES = 1000
 MAX_COST = 0.05  # share of the clicks
 PRIOR_SHOWS = 30  # of an average item, added to the shows of every item

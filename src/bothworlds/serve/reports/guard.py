@@ -18,18 +18,6 @@ from .inputs import MINUTE, Store
 from .strata import ArmHistory, pair_of
 from .uplift import GUARD_ALPHA, SHORT, ArmPair, comparable
 
-__all__ = [
-    "guard_alpha",
-    "guard_key",
-    "guard_start",
-    "guard_view",
-    "guarded_pairs",
-    "is_worse",
-    "learned_arms",
-    "read_guard_start",
-    "start_value",
-]
-
 
 def learned_arms(surface: Surface) -> list[Arm]:
     """Return the arms that have a policy and a share."""

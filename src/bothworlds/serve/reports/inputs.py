@@ -13,18 +13,6 @@ from ...policies.marginals import entropy_of
 from ..model import Surface
 from ..schemas import FeedbackEnds
 
-__all__ = [
-    "DAY",
-    "HOUR",
-    "MINUTE",
-    "ReportRequest",
-    "SegmentState",
-    "Store",
-    "SurfaceState",
-    "bucket_length",
-    "segment_alpha",
-]
-
 MINUTE = 60_000  # milliseconds
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 MAX_BUCKETS = 120  # of a series

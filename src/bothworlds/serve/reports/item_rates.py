@@ -19,8 +19,6 @@ from ..outcomes import is_learned
 from .inputs import ReportRequest, Store, bucket_length
 from .uplift import Z95
 
-__all__ = ["ItemFigures", "ItemFiguresCache", "ItemRate", "latest_events", "weighted_rates"]
-
 MAX_EVENTS = 20_000  # the latest ones, that the rates are computed from
 CACHE_MS = 10_000
 MIN_CLICKS = 5  # a normal interval from fewer clicks would be too narrow

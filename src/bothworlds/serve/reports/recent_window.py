@@ -18,8 +18,6 @@ from .inputs import DAY, HOUR, MINUTE, Store, segment_alpha
 from .strata import ArmHistory, sum_of
 from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
 
-__all__ = ["WindowRequest", "WindowTotals", "recent_window", "window_alpha", "window_start", "window_summary"]
-
 LENGTHS = (DAY, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE)
 LONG_LENGTHS = (7 * DAY, 30 * DAY)  # for surfaces with few clicks a day
 DAY_WEIGHT, OTHER_WEIGHT = 1 / 2, 1 / 14  # of the error: days are what most surfaces are compared by

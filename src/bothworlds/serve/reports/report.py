@@ -68,8 +68,6 @@ from .uplift import (
     uplift_of,
 )
 
-__all__ = ["ReportCache", "headline", "item_lines", "shift", "surface_report"]
-
 SNAPSHOTS = 12  # of the marginals over time
 NOT_USED = "it was not requested since the service was started"
 LONG_RUN = 7  # days that recent pages are compared with

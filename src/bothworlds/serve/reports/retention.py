@@ -8,8 +8,6 @@ from ..model import SurfaceSettings, rfc3339
 from ..schemas import RetentionView
 from .inputs import DAY, HOUR
 
-__all__ = ["RETENTION_MARGIN", "missing_events_warning", "retention_view", "shortest_retention"]
-
 # By so much the clock may be set back without a token of a deleted event being accepted again.
 RETENTION_MARGIN = HOUR
 

@@ -30,16 +30,6 @@ from .retention import shortest_retention
 from .strata import ArmHistory, Stratum
 from .uplift import spent
 
-__all__ = [
-    "RatioRecord",
-    "mismatch_evidence",
-    "period_length",
-    "ratio_key",
-    "read_ratio",
-    "sample_ratio_view",
-    "updated_ratio",
-]
-
 TOLERANCE = 0.05  # of the odds of feedback: by so much the arms may differ without a loss
 ANSWERED = 0.9  # the share of pages with final feedback, in one arm at least, for feedback to be tested
 LARGEST = math.log(1e9)  # larger evidence is reported as this

@@ -20,8 +20,6 @@ from .inputs import HOUR, MINUTE, Store
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
 
-__all__ = ["ArmHistory", "ArmTotals", "ShareChange", "Stratum", "pair_of", "range_totals", "share_changes_in"]
-
 ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
 
 FOLLOW_MS = 10_000  # until all processes use a new share

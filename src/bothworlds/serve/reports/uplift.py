@@ -16,28 +16,6 @@ from ..model import LOSS_UNIT
 from ..schemas import Pages, Shift, Uplift
 from .visitor_buckets import ENOUGH_VISITORS, VisitorTotals, repetition
 
-__all__ = [
-    "ALPHA",
-    "ARMS_ALPHA",
-    "GUARD_ALPHA",
-    "RECENT_ALPHA",
-    "SHIFT_ALPHA",
-    "SHORT",
-    "UNTRUSTED",
-    "WHOLE_ALPHA",
-    "Z95",
-    "ArmPair",
-    "PageTotals",
-    "arm_summary",
-    "comparable",
-    "design_effect",
-    "segment_rows",
-    "shift_between",
-    "spent",
-    "sum_rows",
-    "uplift_of",
-]
-
 Z95 = 1.959963984540054
 ALPHA = 0.05  # of all comparisons of learner and holdout together
 WHOLE_ALPHA, RECENT_ALPHA, GUARD_ALPHA = 0.02, 0.02, 0.01  # since the start, in recent windows, of the guard

@@ -26,8 +26,6 @@ from ...kernels import Floats
 from ...statistics.confidence_sequence import Estimate
 from ..visitors import BUCKETS
 
-__all__ = ["ENOUGH_VISITORS", "VisitorTotals", "repetition", "visitor_totals"]
-
 ENOUGH_VISITORS = 30  # equally active ones that the pages of an arm must count as
 
 

@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib import resources
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Database", "Row", "Session", "StoreError", "Unstorable", "check_schema", "create_schema"]
-
 T = TypeVar("T")
 Row = tuple[Any, ...]
 

@@ -16,15 +16,6 @@ from ..events import Event
 from .database import Row, Session
 from .events import EVENTS, select_events
 
-__all__ = [
-    "DeletedEvents",
-    "delete_events",
-    "delete_old_events",
-    "drop_marked",
-    "erase_events",
-    "read_uncovered",
-]
-
 # An event that no replay needs: the state of its learner does not contain it, or the oldest snapshot does.
 COVERED = (
     "(e.number <= l.reset_number OR e.number <="

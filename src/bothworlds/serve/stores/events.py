@@ -18,21 +18,6 @@ from ..outcomes import due_at, merged, settled_by
 from .database import Row, Session, StoreError, Unstorable
 from .totals import Totals
 
-__all__ = [
-    "COLUMNS",
-    "EVENTS",
-    "LOOKUP",
-    "FeedbackMode",
-    "due_events",
-    "event_of",
-    "feedback_counts",
-    "import_batch",
-    "postpone_events",
-    "select_events",
-    "settle_events",
-    "write_events",
-]
-
 FeedbackMode = Literal["final", "clicks"]
 
 STORED = (

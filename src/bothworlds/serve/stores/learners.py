@@ -14,21 +14,6 @@ from ..model import Surface
 from .database import Database, Row, Session
 from .records import take_numbers
 
-__all__ = [
-    "LostLease",
-    "VersionConflict",
-    "acquire_lease",
-    "check_lease",
-    "find_learner",
-    "insert_learner",
-    "is_admitted",
-    "mark_learners",
-    "mark_surface",
-    "read_learners",
-    "reset_learners",
-    "write_surface",
-]
-
 FACTS = ("guard", "sample ratio")  # facts on a surface: one of these, and its number
 
 _LEARNER = "id, surface_id, segment, number, used_at, reset_number, erased_number"

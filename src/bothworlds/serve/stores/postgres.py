@@ -19,8 +19,6 @@ from psycopg import errors
 
 from .database import Database, Row, Session, StoreError, Unstorable, check_schema, create_schema
 
-__all__ = ["ConnectionPool", "PostgresDatabase"]
-
 T = TypeVar("T")
 CHUNK = 400  # rows in one result
 IDLE_CONNECTIONS = 8

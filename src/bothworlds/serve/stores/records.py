@@ -10,8 +10,6 @@ import msgspec
 from ..model import split_counter_key
 from .database import Row, Session
 
-__all__ = ["read_policies", "take_numbers", "write_entries", "write_policy"]
-
 POLICIES_KEPT = 200  # newest policies of every learner that are never thinned
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 THINNING = ((HOUR, MINUTE), (30 * DAY, HOUR))  # (maximum age, one policy per); older policies: one per day

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 from .database import Database, Row, Session, StoreError, Unstorable, check_schema, create_schema
 
-__all__ = ["SqliteDatabase"]
-
 T = TypeVar("T")
 CHUNK = 500  # values in one statement; old builds of SQLite allow 999
 IDLE_READERS = 8

@@ -21,8 +21,6 @@ from .deletion import DeletedEvents
 from .events import COLUMNS, EVENTS, LOOKUP, FeedbackMode, event_of
 from .totals import VisitorSums
 
-__all__ = ["MOVING", "SETTLE_LIMIT", "TABLES", "Snapshot", "Store", "open_store"]
-
 _log = logging.getLogger("bothworlds")
 _surface = msgspec.json.Decoder(Surface).decode
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from ..rewards import page_squares
 from ..visitors import bucket_of
 from .database import Session
 
-__all__ = ["Totals", "VisitorSums", "read_discarded", "read_endings", "read_history", "read_visitor_sums"]
-
 VisitorSums = dict[str, dict[int, tuple[int, int, int]]]  # arm -> bucket -> pages, clicks, squares of clicks per page
 
 MINUTE, HOUR = 60_000, 3_600_000

@@ -22,8 +22,6 @@ import numpy as np
 
 from ...kernels import Floats
 
-__all__ = ["CCM", "DBN", "DCM", "SDBN", "ChainFamily", "Core", "KappaSlopes"]
-
 
 class Core(NamedTuple):
     """The probabilities of the chain."""

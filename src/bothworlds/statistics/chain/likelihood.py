@@ -35,8 +35,6 @@ from ..list_counts import (
     without_index,
 )
 
-__all__ = ["CoreHessian", "PageStatistics", "core_gradient", "core_hessian", "core_value", "page_statistics"]
-
 
 class PageStatistics(NamedTuple):
     """The statistics of pages that a chain model needs. ``kappa`` is indexed by row, or by rank if ``by_rank``."""

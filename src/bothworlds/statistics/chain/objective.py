@@ -13,8 +13,6 @@ from ..box_newton import Arrow
 from .families import ChainFamily, Core, KappaSlopes
 from .likelihood import CoreHessian, PageStatistics, core_gradient, core_hessian, core_value
 
-__all__ = ["ChainObjective"]
-
 
 class ChainObjective:
     """The objective of a chain model; rows ``firsts[q]`` to ``firsts[q + 1]`` are the items of query q."""

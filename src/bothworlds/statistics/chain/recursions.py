@@ -13,8 +13,6 @@ from typing import Any
 
 from ...kernels import Floats, Ints, inner_kernel, kernel
 
-__all__ = ["conditional_probabilities", "marginal_probabilities", "simulate"]
-
 
 @inner_kernel
 def _index(row: int, rank: int, by_rank: bool) -> int:

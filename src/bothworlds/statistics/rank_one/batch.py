@@ -21,8 +21,6 @@ from .laplacian import eliminate_nodes, substitute
 from .likelihood import Workspace, choose, derive
 from .newton import newton
 
-__all__ = ["GroupFits", "em_each", "make_group_fits", "newton_each", "variances_each"]
-
 LIMIT = -1e-4  # log attraction above this is at its upper limit
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...kernels import Floats, inner_kernel, kernel
 from .newton import Effort
 
-__all__ = ["CAP", "click_rates", "em"]
-
 CAP = 1.0 - 1e-6  # a value of 1 would never change again
 
 

@@ -23,9 +23,8 @@ from scipy.special import xlog1py, xlogy
 
 from ...kernels import Floats, Ints
 from .em import CAP, click_rates, em
-from .newton import make_workspace, newton
-
-__all__ = ["Fit", "components", "fit_em", "fit_newton"]
+from .likelihood import make_workspace
+from .newton import newton
 
 
 class Fit(NamedTuple):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ...kernels import Floats, inner_kernel
 
-__all__ = ["eliminate_nodes", "substitute"]
-
 
 @inner_kernel
 def eliminate_nodes(edges: Floats, nodes: int) -> None:

@@ -13,19 +13,6 @@ import numpy as np
 
 from ...kernels import Floats, Ints, inner_kernel
 
-__all__ = [
-    "EDGE",
-    "Workspace",
-    "cell",
-    "chances",
-    "choose",
-    "derive",
-    "make_workspace",
-    "normal_form",
-    "start",
-    "value_along",
-]
-
 EDGE = 1e-6  # least number of missing clicks of a pair: keeps probabilities below 1
 FAINT = 1e-5  # curvature of a pair without impressions that is negligible beside that of an item with a click
 

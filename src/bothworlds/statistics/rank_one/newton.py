@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from ...kernels import Floats, inner_kernel, kernel
 from .laplacian import eliminate_nodes, substitute
-from .likelihood import Workspace, cell, chances, choose, derive, make_workspace, normal_form, start, value_along
-
-__all__ = ["Effort", "Workspace", "make_workspace", "newton"]
+from .likelihood import Workspace, cell, chances, choose, derive, normal_form, start, value_along
 
 MAX_STEPS = 200  # reached only if clicks and impressions differ by many orders of magnitude
 ROUNDING = 1e-13  # rounding error of a log-likelihood, relative to it

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from ....kernels import Ints
 from ..file_format import LogSource, first_records
 
-__all__ = ["GeneratedPages", "Layout", "TableLayout", "TextLayout", "columns_of", "timestamps"]
-
 
 class GeneratedPages(NamedTuple):
     """A batch of generated result pages, to be written in some layout."""

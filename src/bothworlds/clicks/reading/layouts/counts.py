@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .base import TableLayout
 
-__all__ = ["COUNTS"]
-
 COUNTS = TableLayout(
     "counts",
     "columns item, position, impressions, clicks and optionally query",

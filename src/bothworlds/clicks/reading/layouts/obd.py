@@ -7,8 +7,6 @@ from typing import Any
 from ....extras import import_extra
 from .base import GeneratedPages, TableLayout, columns_of, timestamps
 
-__all__ = ["OBD"]
-
 
 def _table(batch: GeneratedPages) -> Any:
     columns = columns_of(batch)

@@ -8,8 +8,6 @@ from ...text_writers import write_sessions
 from ..text_kernels import scan_sessions
 from .base import TextLayout
 
-__all__ = ["RELPRED"]
-
 START = re.compile(rb"(\d{1,18})\t\d{1,18}\t")  # a line with a session, as the scanner reads it
 LINE = re.compile(r"\d+\t\d+\t(Q\t\d+\t\d+(\t\d+)+|C\t\d+)\s*")
 

@@ -10,8 +10,6 @@ from typing import Any
 from ....extras import import_extra
 from .base import GeneratedPages, TableLayout, columns_of
 
-__all__ = ["TIDY"]
-
 
 def _table(batch: GeneratedPages) -> Any:
     columns = columns_of(batch)

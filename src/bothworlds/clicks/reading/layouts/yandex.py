@@ -8,8 +8,6 @@ from ...text_writers import write_pages
 from ..text_kernels import scan_pages
 from .base import TextLayout
 
-__all__ = ["YANDEX"]
-
 START = re.compile(r"\s*\d+_\d+\t\s*\d+(\s*,\s*\d+)*\s*:")
 
 
