@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 # Workers that start without compiled kernels would all compile the same ones.
 COMPILE := $(BIN)/python -c "from bothworlds import arena, policies; \
-	arena.compete(policies.names(), ['paper/stochastic'], 1, seeds=1, tell=True)"
+	arena.compete(policies.names(), ['paper/stochastic'], 1, replications=1, inform=True)"
 
 # Containers often set this. Every test process, and every process that a test starts, would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -77,7 +77,7 @@ def bent_world(seed: int) -> World:
 def row_of(game: Game) -> dict[str, Any]:
     """Play all-weather, FTRL-PBM and the rival in one world."""
     played = [name for name in POLICIES if name in ("all-weather", "ftrl-pbm", game.rival)]
-    results = {name: bothworlds.play(name, game.world, ROUNDS, seeds=SEEDS, progress=False) for name in played}
+    results = {name: bothworlds.play(name, game.world, ROUNDS, replications=SEEDS, progress=False) for name in played}
     earned = {name: result.final() for name, result in results.items()}
     least = game.target if game.target > 0.0 else earned[game.rival][0] - game.slack
     ours = results["all-weather"]

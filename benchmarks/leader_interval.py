@@ -35,7 +35,9 @@ def measure() -> Measurement:
             seeds = SEEDS.get(name, 10)
             first = None
             for every in intervals:
-                result = bothworlds.play(policy(name, every=every), world, ROUNDS, seeds=seeds, jobs=1, progress=False)
+                result = bothworlds.play(
+                    policy(name, every=every), world, ROUNDS, replications=seeds, jobs=1, progress=False
+                )
                 regret = result.regret("fixed")[:, -1]
                 first = regret if first is None else first
                 more = 100.0 * (regret - first) / first.mean()

@@ -43,7 +43,7 @@ def main(names: list[str]) -> None:
         players += [(policies.policy(name, **settings), WORLDS[2]) for settings in VARIANTS.get(name, [])]
         for player, place in players:
             try:
-                game = play(player, place, ROUNDS, seeds=SEEDS, tell=True, progress=False)
+                game = play(player, place, ROUNDS, replications=SEEDS, inform=True, progress=False)
             except ValueError:
                 digest = "cannot play there"
             else:

@@ -13,7 +13,7 @@ from .measurement import Measurement
 IMPORT = "import time; t = time.perf_counter(); import bothworlds; print(time.perf_counter() - t)"
 USE = (
     "import time; t = time.perf_counter(); import bothworlds\n"
-    "bothworlds.play({policy!r}, 'paper/stochastic', 100, seeds=1)\n"
+    "bothworlds.play({policy!r}, 'paper/stochastic', 100, replications=1)\n"
     "print(time.perf_counter() - t)"
 )
 

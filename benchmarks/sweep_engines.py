@@ -11,8 +11,8 @@ from bothworlds.extras import import_extra
 from .measurement import Measurement
 
 POLICY, WORLD = "ftrl-pbm", "paper/stochastic"
-EMPTY = {"rounds": 1, "seeds": 400}  # cells that take no time: what is left is overhead
-LONG = {"rounds": 400_000, "seeds": 8}  # about a second each
+EMPTY = {"rounds": 1, "replications": 400}  # cells that take no time: what is left is overhead
+LONG = {"rounds": 400_000, "replications": 8}  # about a second each
 
 
 def seconds(**game: Any) -> float:
@@ -24,10 +24,15 @@ def seconds(**game: Any) -> float:
 
 def rows_of(engine: str, name: str, jobs: int) -> dict[str, Any]:
     """Measure one engine after a small sweep that compiles and starts workers."""
-    seconds(engine=engine, jobs=jobs, rounds=1000, seeds=2 * jobs)
+    seconds(engine=engine, jobs=jobs, rounds=1000, replications=2 * jobs)
     empty = seconds(engine=engine, jobs=jobs, **EMPTY)
     long = seconds(engine=engine, jobs=jobs, **LONG)
-    return {"engine": name, "cells at a time": jobs, "ms per empty cell": 1e3 * empty / EMPTY["seeds"], "seconds": long}
+    return {
+        "engine": name,
+        "cells at a time": jobs,
+        "ms per empty cell": 1e3 * empty / EMPTY["replications"],
+        "seconds": long,
+    }
 
 
 def measure() -> Measurement:
@@ -43,7 +48,7 @@ def measure() -> Measurement:
         row["speed-up"] = base["seconds"] / row["seconds"]
         row["compared with one local core"] = rows[0]["seconds"] / row["seconds"]
     note = (
-        f"{EMPTY['seeds']} cells of one round, then {LONG['seeds']} cells of {LONG['rounds']:,} rounds of {POLICY}; "
-        "the time of starting Ray and of compiling is left out."
+        f"{EMPTY['replications']} cells of one round, then {LONG['replications']} cells of "
+        f"{LONG['rounds']:,} rounds of {POLICY}; the time of starting Ray and of compiling is left out."
     )
     return Measurement("Sweeps: local cores and Ray", rows, [note])

@@ -43,7 +43,7 @@ def same(one, other):
 
 @pytest.fixture(scope="module")
 def result():
-    return play("uniform", EASY, 50, seeds=3, checkpoints=5)
+    return play("uniform", EASY, 50, replications=3, checkpoints=5)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_result_has_a_row_for_every_replication_and_checkpoint(result, library
 
 def test_the_scores_of_an_attack_are_columns():
     world = Attacked(EASY, Attack("promote", target=2, budget=10))
-    result = play("uniform", world, 40, seeds=2, checkpoints=2)
+    result = play("uniform", world, 40, replications=2, checkpoints=2)
     table = result.to_frame("arrow")
     assert table.column_names == [*COLUMNS, *ATTACK_COLUMNS]
     assert table["flips"].to_pylist() == result.attack.flips.ravel().tolist()

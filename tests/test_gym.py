@@ -80,7 +80,7 @@ def test_the_module_is_an_attribute_of_the_package():
 @pytest.mark.parametrize("policy", ["uniform", "toprank"])
 def test_episodes_are_the_replications_of_play(world, policy):
     episodes = play_episodes(policy, RankingEnv(world, rounds=150), episodes=2, seed=4)
-    result = play(policy, world, 150, seeds=2, seed=4, jobs=1)
+    result = play(policy, world, 150, replications=2, seed=4, jobs=1)
     assert episodes.expected_reward == pytest.approx(result.reward[:, -1], rel=1e-12)
     if not isinstance(world, Attacked):
         assert episodes.reward.tolist() == result.clicks[:, -1].tolist()
@@ -88,7 +88,7 @@ def test_episodes_are_the_replications_of_play(world, policy):
 
 def test_other_users_give_other_episodes():
     """The comparison with ``play`` can fail: with another seed, or a twin that starts a phase late, rewards differ."""
-    result = play("toprank", YEAR, 150, seeds=1, seed=4)
+    result = play("toprank", YEAR, 150, replications=1, seed=4)
     for env, seed in ((RankingEnv(YEAR, 150), 5), (RankingEnv(periodic([SUMMER, WINTER], phase=71), 150), 4)):
         assert play_episodes("toprank", env, seed=seed).expected_reward != pytest.approx(result.reward[:, -1])
 
@@ -97,7 +97,7 @@ def test_other_users_give_other_episodes():
 def test_realised_rewards_have_the_mean_of_play():
     """Other seeds than those of ``play``: the difference of the means is within four standard errors."""
     ours = play_episodes("uniform", RankingEnv(SUMMER, rounds=200), episodes=20, seed=77).reward / 200
-    theirs = play("uniform", SUMMER, 200, seeds=20, seed=78).average_reward()[:, -1]
+    theirs = play("uniform", SUMMER, 200, replications=20, seed=78).average_reward()[:, -1]
     error = np.sqrt(ours.var(ddof=1) / ours.size + theirs.var(ddof=1) / theirs.size)
     assert abs(ours.mean() - theirs.mean()) < 4.0 * error
 
@@ -106,7 +106,7 @@ def test_realised_rewards_have_the_mean_of_play():
 def test_policies_that_name_items_or_need_the_horizon_play_as_in_play():
     for policy in (bothworlds.policy("fixed", ranking=[0, 1]), "recurrank", EpsilonGreedy()):
         episodes = play_episodes(policy, RankingEnv(SUMMER, rounds=100), episodes=2)
-        expected = play(policy, SUMMER, 100, seeds=2, jobs=1).reward[:, -1]
+        expected = play(policy, SUMMER, 100, replications=2, jobs=1).reward[:, -1]
         assert episodes.expected_reward == pytest.approx(expected, rel=1e-12)
 
 

@@ -61,7 +61,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed():
 
 @pytest.mark.slow
 def test_playing_needs_neither_figures_nor_tables_nor_a_terminal():
-    code = "import bothworlds; bothworlds.play('uniform', 'paper/stochastic', 10, seeds=1)"
+    code = "import bothworlds; bothworlds.play('uniform', 'paper/stochastic', 10, replications=1)"
     (loaded,) = in_a_fresh_interpreter(code)[0]
     assert "numba" in loaded
     assert not {"matplotlib", "pyarrow", "typer"} & set(loaded)

@@ -157,7 +157,7 @@ class TestTheCache:
 DOCUMENTED = Path(__file__).parents[1] / "docs" / "add-a-policy.md"
 PLAY = """
 from bothworlds import play
-print(play(FastGreedy(), "paper/stochastic", rounds=200, seeds=1).reward.sum())
+print(play(FastGreedy(), "paper/stochastic", rounds=200, replications=1).reward.sum())
 """
 
 

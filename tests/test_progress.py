@@ -154,7 +154,9 @@ def test_a_long_arena_writes_its_progress(clock, capsys, monkeypatch):
         games.append(result)
         clock.now += 20.0
 
-    compete(["uniform", "fixed"], ["paper/stochastic", "yandex/stochastic"], 30, seeds=2, jobs=1, finished=finished)
+    compete(
+        ["uniform", "fixed"], ["paper/stochastic", "yandex/stochastic"], 30, replications=2, jobs=1, finished=finished
+    )
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("playing 4 games: ")]
     assert len(lines) == 1
     assert len(games) == 4

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray warns of itself
 
 POLICIES = ("uniform", "ftrl-pbm")
 WORLDS = ("paper/stochastic", "yandex/stochastic")
-GAME = {"rounds": 200, "seeds": 3, "progress": False}
+GAME = {"rounds": 200, "replications": 3, "progress": False}
 CASES = (
     ("log.parquet", "tidy", {}),
     ("log.parquet", "tidy", {"top_items": 25, "positions": 3}),
@@ -79,7 +79,7 @@ def test_a_cluster_gives_the_same_bytes_and_both_engines_share_cells(cluster, tm
     there = compete(POLICIES, WORLDS, engine="ray", cells=tmp_path / "cells", **GAME)
     assert saved(here, tmp_path / "here.parquet") == saved(there, tmp_path / "there.parquet")
     files = sorted((tmp_path / "cells").iterdir())
-    assert len(files) == len(POLICIES) * len(WORLDS) * GAME["seeds"]
+    assert len(files) == len(POLICIES) * len(WORLDS) * GAME["replications"]
     for file in files[::2]:
         file.unlink()
     resumed = compete(POLICIES, WORLDS, cells=tmp_path / "cells", **GAME)
@@ -98,7 +98,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(cluster, tmp_path):
     with pytest.raises(ValueError, match="no list today") as failure:
         compete([Fails(), "uniform"], WORLDS[:1], engine="ray", cells=tmp_path, **GAME)
     assert any("replication 0 of Fails in paper/stochastic" in note for note in failure.value.__notes__)
-    assert len(list(tmp_path.iterdir())) == GAME["seeds"]
+    assert len(list(tmp_path.iterdir())) == GAME["replications"]
 
 
 def test_other_sources_on_a_node_are_refused(cluster, monkeypatch):
@@ -237,7 +237,7 @@ def test_two_machines_refuse_and_skip_the_rows_that_one_does(tmp_path, cluster, 
 @pytest.mark.nightly
 def test_the_loss_of_a_node_costs_its_cells_only(cluster, tmp_path):
     """The last test of this file: the cluster has one node afterwards."""
-    game = {"rounds": 50_000, "seeds": 12, "progress": False}
+    game = {"rounds": 50_000, "replications": 12, "progress": False}
     alone = bothworlds.play("ftrl-pbm", WORLDS[0], **game)
     finished_before = []
 
@@ -252,4 +252,4 @@ def test_the_loss_of_a_node_costs_its_cells_only(cluster, tmp_path):
     result = bothworlds.play("ftrl-pbm", WORLDS[0], engine="ray", cells=tmp_path, **game)
     loss.join()
     assert (result.reward == alone.reward).all()
-    assert finished_before[0] < game["seeds"] == len(list(tmp_path.iterdir()))
+    assert finished_before[0] < game["replications"] == len(list(tmp_path.iterdir()))

@@ -34,4 +34,4 @@ def play_rounds(policy: Policy, world: World, rounds: int, replication: int) -> 
     The policy gets the horizon and the examination if it needs them. Every policy meets the same users. The processor
     time of the score includes the clicks, and does not include compilation.
     """
-    return replicate(Game.of(policy, world, rounds, checkpoints=1, tell=True), replication, lambda played: None)
+    return replicate(Game.of(policy, world, rounds, checkpoints=1, inform=True), replication, lambda played: None)

@@ -242,7 +242,7 @@ class Episodes(NamedTuple):
 def play_episodes(policy: str | Policy, env: gymnasium.Env[Any, Any], episodes: int = 1, seed: int = 0) -> Episodes:
     """Play a policy in an environment, each episode with a new state, and return its rewards.
 
-    In a :class:`RankingEnv` the lists and the users are those of ``play(policy, world, rounds, seeds=episodes,
+    In a :class:`RankingEnv` the lists and the users are those of ``play(policy, world, rounds, replications=episodes,
     seed=seed)``; ``expected_reward`` is its reward, up to rounding. Raises ValueError as :class:`PolicyAgent` does.
     """
     totals = np.zeros((whole(episodes, "episodes", 1), 2))

@@ -175,7 +175,7 @@ def assignments(monkeypatch, world, rounds, checkpoints):
     """The number of assignments that a game of the arena solves."""
     calls = []
     monkeypatch.setattr(comparators, "best_ranking", lambda scores: calls.append(1) or best_ranking(scores))
-    bothworlds.play("uniform", world, rounds, seeds=2, checkpoints=checkpoints, jobs=1)
+    bothworlds.play("uniform", world, rounds, replications=2, checkpoints=checkpoints, jobs=1)
     return len(calls)
 
 

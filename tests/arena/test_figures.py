@@ -124,9 +124,12 @@ def test_labels_are_moved_apart_as_little_as_possible(rng):
 
 @pytest.mark.slow
 def test_a_figure_of_results_says_what_its_bands_are_and_has_line_styles(tmp_path):
-    results = [play(name, "paper/stochastic", 100, seeds=seeds) for name, seeds in (("uniform", 3), ("fixed", 3))]
+    results = [
+        play(name, "paper/stochastic", 100, replications=replications)
+        for name, replications in (("uniform", 3), ("fixed", 3))
+    ]
     text = draw_results(results, tmp_path / "f.svg").read_text()
     assert "lines: means of 3 replications; bands: plus and minus one standard error" in text
     assert "stroke-dasharray" in text
-    alone = [play("uniform", "paper/stochastic", 100, seeds=1)]
+    alone = [play("uniform", "paper/stochastic", 100, replications=1)]
     assert "one replication" in draw_results(alone, tmp_path / "g.svg").read_text()

@@ -46,7 +46,7 @@ DIGITS = {
 def test_worlds_with_a_table_keep_every_digit(name, policy):
     rewards, clicks, best = DIGITS[name, policy]
     world, settings = parsed_name(name)
-    result = play(policy, bothworlds.world(world, **settings), 2000, seeds=2, seed=3, checkpoints=2, jobs=1)
+    result = play(policy, bothworlds.world(world, **settings), 2000, replications=2, seed=3, checkpoints=2, jobs=1)
     assert [value.hex() for value in result.reward.ravel().tolist()] == rewards
     assert result.clicks.tolist() == clicks
     assert result.best_fixed[-1].hex() == best
@@ -79,7 +79,7 @@ def test_a_plain_world_plays_like_the_compiled_one():
     check_world(PlainCascade())
     for policy in ("uniform", EpsilonGreedy()):
         compiled, plain = (
-            play(policy, world, 300, seeds=2, jobs=1, checkpoints=3) for world in (CASCADE, PlainCascade())
+            play(policy, world, 300, replications=2, jobs=1, checkpoints=3) for world in (CASCADE, PlainCascade())
         )
         np.testing.assert_allclose(plain.reward, compiled.reward, rtol=1e-12)
         np.testing.assert_array_equal(plain.clicks, compiled.clicks)
@@ -99,7 +99,7 @@ def test_any_object_that_clicks_and_expects_is_a_world():
             return 0.5
 
     check_world(Stranger())
-    result = play("uniform", Stranger(), 50, seeds=1)
+    result = play("uniform", Stranger(), 50, replications=1)
     assert result.world == "Stranger"
     assert result.reward[0, -1] == 25.0
 
@@ -107,13 +107,14 @@ def test_any_object_that_clicks_and_expects_is_a_world():
 def test_two_policies_meet_the_same_users():
     certain = cascade([1.0, 0.0, 0.0], 1)
     lists = [
-        play(bothworlds.policy("fixed", ranking=[i, 1, 2][:1]), certain, 40, seeds=1, shuffle=False) for i in (0, 1)
+        play(bothworlds.policy("fixed", ranking=[i, 1, 2][:1]), certain, 40, replications=1, shuffle=False)
+        for i in (0, 1)
     ]
     assert lists[0].clicks[0, -1] == 40.0
     assert lists[1].clicks[0, -1] == 0.0
     world = dependent_clicks([0.5, 0.5, 0.5], [0.5, 0.5])
     first, second = (
-        play(bothworlds.policy("fixed", ranking=ranking), world, 200, seeds=2, shuffle=False).clicks
+        play(bothworlds.policy("fixed", ranking=ranking), world, 200, replications=2, shuffle=False).clicks
         for ranking in ([0, 1], [2, 0])
     )
     np.testing.assert_array_equal(first, second)
@@ -121,7 +122,7 @@ def test_two_policies_meet_the_same_users():
 
 def test_clicks_are_as_many_as_expected():
     for world in (CASCADE, browsing([0.2, 0.6, 0.4], [1.0, 0.5, 0.9])):
-        result = play("uniform", world, 4_000, seeds=4, jobs=1, checkpoints=1)
+        result = play("uniform", world, 4_000, replications=4, jobs=1, checkpoints=1)
         # The number of clicks of a round has a variance of at most 1.
         assert np.abs(result.clicks - result.reward).max() < 5.0 * np.sqrt(4_000)
 
@@ -138,12 +139,12 @@ def test_the_best_fixed_list_of_changing_users_is_found_by_enumeration():
         found.dynamic, [10 * one.max(), 10 * one.max() + 5 * other.max(), 20 * (one.max() + other.max())], rtol=1e-12
     )
     assert found.methods["fixed"] == "exact, by enumeration"
-    oracle = play("oracle", world, 40, seeds=2, tell=True, checkpoints=[10, 15])
+    oracle = play("oracle", world, 40, replications=2, inform=True, checkpoints=[10, 15])
     np.testing.assert_allclose(oracle.regret("dynamic"), 0.0, atol=1e-9)
 
 
 def test_how_comparators_were_found_is_saved(tmp_path):
-    result = play("uniform", CASCADE, 20, seeds=1)
+    result = play("uniform", CASCADE, 20, replications=1)
     again = load(save_results([result], tmp_path / "results.parquet"))
     assert again.comparators == result.comparators
     assert again.build_world().expected_reward(0, [0, 1]) == CASCADE.expected_reward(0, [0, 1])

@@ -45,9 +45,9 @@ def test_loops_of_all_playable_policies_are_cached_on_disk(tmp_path):
 
 @pytest.mark.slow
 def test_compile_ahead_does_not_change_results(monkeypatch):
-    first = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
+    first = compete(["uniform", "fixed"], [WORLD], 50, replications=2, progress=False)
     monkeypatch.setattr(parallel, "compile_ahead", lambda *arguments: None)
-    again = compete(["uniform", "fixed"], [WORLD], 50, seeds=2, progress=False)
+    again = compete(["uniform", "fixed"], [WORLD], 50, replications=2, progress=False)
     assert all(np.array_equal(one.reward, other.reward) for one, other in zip(first, again))
 
 

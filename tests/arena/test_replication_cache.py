@@ -15,8 +15,8 @@ from bothworlds.experiments.question import game_checkpoints
 from tests.policies.plain import FixedList
 
 
-def game(policy="uniform", world="paper/stochastic", rounds=60, seeds=3, **settings):
-    return game_of(bothworlds.policy(policy, **settings), bothworlds.world(world), rounds, seeds)
+def game(policy="uniform", world="paper/stochastic", rounds=60, replications=3, **settings):
+    return game_of(bothworlds.policy(policy, **settings), bothworlds.world(world), rounds, replications)
 
 
 def play_all(games, folder, seed=0, jobs=None):
@@ -38,7 +38,7 @@ def played(monkeypatch):
 
 def test_results_are_those_of_play(tmp_path):
     [result] = play_all([game()], tmp_path)
-    alone = bothworlds.play("uniform", "paper/stochastic", 60, seeds=3, checkpoints=result.rounds)
+    alone = bothworlds.play("uniform", "paper/stochastic", 60, replications=3, checkpoints=result.rounds)
     assert (result.reward == alone.reward).all()
     assert (result.best_fixed == alone.best_fixed).all()
     assert result.policy == alone.policy
@@ -53,8 +53,8 @@ def test_finished_replications_are_not_played_again(tmp_path, played):
 
 
 def test_more_replications_continue_fewer(tmp_path, played):
-    play_all([game(seeds=2)], tmp_path)
-    play_all([game(seeds=4)], tmp_path)
+    play_all([game(replications=2)], tmp_path)
+    play_all([game(replications=4)], tmp_path)
     assert sorted(replication for _, replication in played) == [0, 1, 2, 3]
 
 
@@ -69,11 +69,11 @@ def test_an_interrupted_run_continues_where_it_stopped(tmp_path, played, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(parallel, "replicate", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            play_all([game(seeds=3)], tmp_path, jobs=1)
+            play_all([game(replications=3)], tmp_path, jobs=1)
     before = len(played)
-    [result] = play_all([game(seeds=3)], tmp_path, jobs=1)
+    [result] = play_all([game(replications=3)], tmp_path, jobs=1)
     assert played[before:] == [("uniform", 2)]
-    whole = play_all([game(seeds=3)], tmp_path / "fresh", jobs=1)
+    whole = play_all([game(replications=3)], tmp_path / "fresh", jobs=1)
     assert (result.reward == whole[0].reward).all()
 
 
@@ -87,17 +87,17 @@ def test_an_interrupted_run_continues_where_it_stopped(tmp_path, played, monkeyp
     ],
 )
 def test_another_game_is_another_file(tmp_path, played, other):
-    play_all([game(seeds=1)], tmp_path)
+    play_all([game(replications=1)], tmp_path)
     play_all([replace(other, replications=1)], tmp_path)
     assert len(played) == 2
 
 
 def test_another_seed_and_other_sources_are_other_files(tmp_path, played, monkeypatch):
-    play_all([game(seeds=1)], tmp_path)
-    play_all([game(seeds=1)], tmp_path, seed=1)
+    play_all([game(replications=1)], tmp_path)
+    play_all([game(replications=1)], tmp_path, seed=1)
     assert len(played) == 2
     monkeypatch.setattr(replication_cache, "sources_digest", lambda: "edited")
-    play_all([game(seeds=1)], tmp_path)
+    play_all([game(replications=1)], tmp_path)
     assert len(played) == 3
 
 
@@ -133,5 +133,5 @@ def test_a_policy_in_plain_python_is_relabelled():
         def relabelled(self, labels):
             return replace(self, items=tuple(np.argsort(labels)[list(self.items)]))
 
-    result = bothworlds.play(Ordered(), "paper/stochastic", 20, seeds=3)
+    result = bothworlds.play(Ordered(), "paper/stochastic", 20, replications=3)
     assert np.ptp(result.reward[:, -1]) < 1e-9

@@ -20,7 +20,7 @@ TURNED = stochastic([0.2, 0.4, 0.7, 0.9], [0.3, 0.9])
 
 
 def test_a_result_has_all_its_members():
-    result = play("uniform", EASY, 50, seeds=3, checkpoints=5)
+    result = play("uniform", EASY, 50, replications=3, checkpoints=5)
     assert isinstance(result, Result)
     assert result.rounds.tolist() == [10, 20, 30, 40, 50]
     assert result.reward.shape == result.clicks.shape == (3, 5)
@@ -34,7 +34,11 @@ def test_a_result_has_all_its_members():
 
 def test_a_result_records_what_was_played():
     result = play(
-        bothworlds.policy("ftrl-pbm", rate=0.25), bothworlds.world("paper/stochastic", gap=0.01), 5, seeds=1, seed=8
+        bothworlds.policy("ftrl-pbm", rate=0.25),
+        bothworlds.world("paper/stochastic", gap=0.01),
+        5,
+        replications=1,
+        seed=8,
     )
     assert result.policy == "ftrl-pbm(rate=0.25)"
     assert result.world == "paper/stochastic(gap=0.01)"
@@ -44,25 +48,25 @@ def test_a_result_records_what_was_played():
 
 
 def test_the_final_score_is_a_mean_with_its_standard_error():
-    result = play("uniform", EASY, 50, seeds=4)
+    result = play("uniform", EASY, 50, replications=4)
     last = result.average_reward()[:, -1]
     assert result.final() == pytest.approx((last.mean(), last.std(ddof=1) / 2.0))
-    mean, error = play("uniform", EASY, 50, seeds=1).final()
+    mean, error = play("uniform", EASY, 50, replications=1).final()
     assert mean > 0.0
     assert np.isnan(error)
 
 
 def test_a_printed_result_has_its_reward():
-    result = play("uniform", "paper/stochastic", 1_000, seeds=3)
+    result = play("uniform", "paper/stochastic", 1_000, replications=3)
     mean, error = result.final()
     assert f"reward {mean:.4f} ±{error:.4f} per round, 1,000 rounds, 3 replications" in repr(result)
-    alone = repr(play("uniform", "paper/stochastic", 10, seeds=1))
+    alone = repr(play("uniform", "paper/stochastic", 10, replications=1))
     assert "±" not in alone
     assert alone.endswith("10 rounds, 1 replication>")
 
 
 def test_rows_hold_every_replication_and_checkpoint():
-    result = play("uniform", EASY, 50, seeds=3, checkpoints=5)
+    result = play("uniform", EASY, 50, replications=3, checkpoints=5)
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in result.rows()]
     assert len(rows) == 15
     assert rows[7]["replication"] == 1
@@ -74,7 +78,7 @@ def test_rows_hold_every_replication_and_checkpoint():
 
 
 def test_regret_is_the_reward_of_the_comparator_minus_that_of_the_policy():
-    result = play("uniform", periodic([EASY, TURNED], phase=13), 50, seeds=3)
+    result = play("uniform", periodic([EASY, TURNED], phase=13), 50, replications=3)
     assert (result.regret() == result.best_fixed - result.reward).all()
     assert (result.regret("fixed") == result.regret(against="fixed")).all()
     assert (result.regret("dynamic") == result.best_dynamic - result.reward).all()
@@ -82,7 +86,7 @@ def test_regret_is_the_reward_of_the_comparator_minus_that_of_the_policy():
 
 @pytest.mark.parametrize("against", ["best", None, "FIXED", 0])
 def test_an_unknown_comparator_is_refused(against):
-    result = play("uniform", EASY, 5, seeds=1)
+    result = play("uniform", EASY, 5, replications=1)
     with pytest.raises(ValueError, match="against must be 'fixed' or 'dynamic'"):
         result.regret(against)
 
@@ -91,31 +95,31 @@ def test_an_unknown_comparator_is_refused(against):
 @pytest.mark.parametrize("world", ["paper/stochastic", "paper/periodic-items", "yandex/periodic-both"])
 def test_the_best_of_each_round_is_at_least_the_best_fixed_list(player, world):
     world = bothworlds.world(world, phase=70)
-    result = play(player, world, 500, seeds=2, jobs=1)
+    result = play(player, world, 500, replications=2, jobs=1)
     assert (result.regret("dynamic") >= result.regret("fixed") - 1e-9).all()
     assert (result.regret("dynamic") >= -1e-9).all()
 
 
 def test_where_nothing_changes_both_comparators_are_the_same():
-    result = play("uniform", "yandex/stochastic", 500, seeds=2)
+    result = play("uniform", "yandex/stochastic", 500, replications=2)
     np.testing.assert_allclose(result.regret("dynamic"), result.regret("fixed"), atol=1e-9)
 
 
 @pytest.mark.slow
 def test_the_best_fixed_list_has_no_regret():
-    result = play(FixedList(), EASY, 200, seeds=3, shuffle=False, jobs=1)
+    result = play(FixedList(), EASY, 200, replications=3, shuffle=False, jobs=1)
     np.testing.assert_allclose(result.regret(), 0.0, atol=1e-9)
 
 
 def test_a_list_that_is_best_in_one_season_has_regret_in_the_other():
     world = periodic([EASY, TURNED], phase=100)
-    result = play(FixedList(), world, 200, seeds=1, shuffle=False, checkpoints=2)
+    result = play(FixedList(), world, 200, replications=1, shuffle=False, checkpoints=2)
     assert result.regret("dynamic")[0] == pytest.approx([0.0, 100 * (0.81 + 0.21 - 0.2 * 0.3 - 0.4 * 0.9)])
 
 
 @pytest.mark.parametrize("world", ["paper/periodic-items", "paper/periodic-both"])
 def test_the_optimum_of_the_first_phase_frozen_earns_the_reference_number(world):
-    result = play(FixedList(), bothworlds.world(world, phase=100), 200, seeds=1, shuffle=False)
+    result = play(FixedList(), bothworlds.world(world, phase=100), 200, replications=1, shuffle=False)
     assert result.average_reward()[0, -1] == pytest.approx(1.9164, abs=1e-4)
 
 
@@ -179,7 +183,7 @@ def test_a_tracking_list_beats_the_best_fixed_one():
             state["t"] += 1
             return state
 
-    result = play(Tracking(), periodic([EASY, TURNED], phase=100), 200, seeds=1, shuffle=False)
+    result = play(Tracking(), periodic([EASY, TURNED], phase=100), 200, replications=1, shuffle=False)
     assert result.regret("dynamic")[0, -1] == pytest.approx(0.0, abs=1e-9)
     assert result.regret("fixed")[0, -1] < 0.0
 
@@ -187,7 +191,9 @@ def test_a_tracking_list_beats_the_best_fixed_one():
 @pytest.mark.slow
 def test_every_policy_plays_in_every_world():
     seen = []
-    results = compete(["uniform", EpsilonGreedy()], [EASY, "paper/stochastic"], 30, seeds=2, finished=seen.append)
+    results = compete(
+        ["uniform", EpsilonGreedy()], [EASY, "paper/stochastic"], 30, replications=2, finished=seen.append
+    )
     assert [(r.policy, r.world) for r in results] == [
         ("uniform", "stochastic"),
         ("EpsilonGreedy", "stochastic"),
@@ -196,4 +202,4 @@ def test_every_policy_plays_in_every_world():
     ]
     assert {id(one) for one in results} == {id(one) for one in seen}  # in the order in which they were completed
     assert len(seen) == len(results)
-    assert (results[0].reward == play("uniform", EASY, 30, seeds=2).reward).all()
+    assert (results[0].reward == play("uniform", EASY, 30, replications=2).reward).all()

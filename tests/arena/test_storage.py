@@ -19,7 +19,7 @@ YEAR.name = "year"
 
 @pytest.fixture(scope="module")
 def results():
-    return compete(["uniform", "fixed"], ["paper/stochastic", YEAR], 60, seeds=3, checkpoints=4, progress=False)
+    return compete(["uniform", "fixed"], ["paper/stochastic", YEAR], 60, replications=3, checkpoints=4, progress=False)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_world_is_built_again_and_gives_the_same_result(results, path):
     loaded = load(path, policy="uniform", world="year")
     world = loaded.build_world()
     assert world.name == "year"
-    again = play("uniform", world, 60, seeds=3, checkpoints=4)
+    again = play("uniform", world, 60, replications=3, checkpoints=4)
     assert (again.reward == loaded.reward).all()
 
 
@@ -74,7 +74,7 @@ def test_a_selection_that_is_not_unique_is_refused(path, selection, sentence):
 def test_the_same_results_give_the_same_file_whatever_they_cost(tmp_path):
     files = []
     for k in range(2):
-        again = compete(["uniform"], [YEAR], 60, seeds=3, checkpoints=4, progress=False, jobs=k + 1)
+        again = compete(["uniform"], [YEAR], 60, replications=3, checkpoints=4, progress=False, jobs=k + 1)
         files.append(save_results(again, tmp_path / f"{k}" / "results.parquet"))
     first, second = files
     assert first.read_bytes() == second.read_bytes()
@@ -125,7 +125,7 @@ def test_a_world_that_cannot_be_built_again_is_saved_all_the_same(tmp_path):
         def click_probabilities(self, t):
             return np.full((3, 2), 0.999**t)
 
-    result = play("uniform", Fading(), 20, seeds=1)
+    result = play("uniform", Fading(), 20, replications=1)
     loaded = load(save_results([result], tmp_path / "results.parquet"))
     assert (loaded.reward == result.reward).all()
     with pytest.raises(ValueError, match="no world can be built"):
@@ -140,5 +140,5 @@ def test_another_parquet_file_is_refused(path):
 
 
 def test_a_result_carries_the_registered_name_of_its_policy():
-    result = play(bothworlds.policy("ftrl-pbm", rate=0.25), YEAR, 60, seeds=1)
+    result = play(bothworlds.policy("ftrl-pbm", rate=0.25), YEAR, 60, replications=1)
     assert (result.policy, result.policy_name) == ("ftrl-pbm(rate=0.25)", "ftrl-pbm")

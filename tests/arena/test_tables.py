@@ -12,7 +12,9 @@ WORLDS = ["paper/stochastic", "yandex/stochastic"]
 
 @pytest.fixture(scope="module")
 def table():
-    return standings(compete(["uniform", "oracle", "ftrl-pbm"], WORLDS, 300, seeds=3, tell=True, progress=False))
+    return standings(
+        compete(["uniform", "oracle", "ftrl-pbm"], WORLDS, 300, replications=3, inform=True, progress=False)
+    )
 
 
 @pytest.mark.slow
@@ -30,7 +32,7 @@ def test_only_policies_that_learn_compete(table):
 
 
 def test_if_no_policy_learns_all_compete():
-    alone = standings(compete(["uniform"], WORLDS[:1], 20, seeds=1, progress=False))
+    alone = standings(compete(["uniform"], WORLDS[:1], 20, replications=1, progress=False))
     assert alone.rows[-1].cells[0].best
     assert "±" not in alone.rows[-1].cells[0].text  # one replication has no error
     assert alone.title.endswith("1 replication")
@@ -56,5 +58,5 @@ def test_a_policy_that_needs_examination_is_left_out_of_a_world_without_it():
         decide = learn = init
 
     world = matrix([[0.9, 0.1], [0.1, 0.9]])
-    results = compete([NeedsExamination(), "uniform"], [world], 10, seeds=1, tell=True, progress=False)
+    results = compete([NeedsExamination(), "uniform"], [world], 10, replications=1, inform=True, progress=False)
     assert [result.policy for result in results] == ["uniform"]

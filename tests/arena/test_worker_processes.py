@@ -37,8 +37,11 @@ def end():
 @pytest.mark.parametrize(("error", "words"), [(divide, "division"), (end, "(?i)worker|process")])
 def test_failures_of_a_worker_are_raised_here(error, words):
     with pytest.raises(Exception, match=words):
-        play(Fails(error), WORLD, 50, seeds=2, jobs=2)
-    assert play(EpsilonGreedy(), WORLD, 50, seeds=2, jobs=2).reward.shape == (2, 50)  # the next game finds new workers
+        play(Fails(error), WORLD, 50, replications=2, jobs=2)
+    assert play(EpsilonGreedy(), WORLD, 50, replications=2, jobs=2).reward.shape == (
+        2,
+        50,
+    )  # the next game finds new workers
 
 
 class Locked(EpsilonGreedy):
@@ -58,7 +61,7 @@ def test_a_policy_that_cannot_be_sent_plays_in_this_process(player, monkeypatch)
     module = type(sys)("only_here")
     module.player = player
     monkeypatch.setitem(sys.modules, "only_here", module)
-    one, two = (play(player, WORLD, 50, seeds=3, jobs=jobs) for jobs in (1, 2))
+    one, two = (play(player, WORLD, 50, replications=3, jobs=jobs) for jobs in (1, 2))
     assert np.array_equal(one.reward, two.reward)
 
 
@@ -69,7 +72,7 @@ def test_nothing_is_forked(monkeypatch):
         raise AssertionError("forked")
 
     monkeypatch.setattr(os, "fork", fork)
-    assert play(EpsilonGreedy(), WORLD, 50, seeds=3, jobs=3).reward.shape == (3, 50)
+    assert play(EpsilonGreedy(), WORLD, 50, replications=3, jobs=3).reward.shape == (3, 50)
 
 
 # Two replications that wait for each other: they end only if they play at the same time. Each process
@@ -99,9 +102,9 @@ SCRIPT = """
                     time.sleep(0.01)
 
     WAIT = True
-    two = play(Mine(), "paper/stochastic", rounds=30, seeds=2, jobs=2)
+    two = play(Mine(), "paper/stochastic", rounds=30, replications=2, jobs=2)
     WAIT = False
-    one = play(Mine(), "paper/stochastic", rounds=30, seeds=2, jobs=1)
+    one = play(Mine(), "paper/stochastic", rounds=30, replications=2, jobs=1)
     print("equal", np.array_equal(one.reward, two.reward), len(list(folder.iterdir())))
 
 """

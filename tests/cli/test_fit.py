@@ -141,7 +141,7 @@ def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_an
     noise = "1 of 1 queries have a curve that is noise, with examination typically known only up to a factor above 1.6"
     assert noise in answer("fit", tmp_path / "few.csv", "--per-query", "--out", tmp_path / "m.json")
     assert noise not in answer("fit", tmp_path / "good.csv", "--per-query")
-    played = answer("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50", "--seeds", "1")
+    played = answer("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50", "--replications", "1")
     assert "m.json: This curve is noise" in played
     tried = refused("reproduce", "--only", "nothing", "--world", tmp_path / "m.json")
     assert "m.json: This curve is noise" in tried
@@ -151,7 +151,7 @@ def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_an
 def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
     answer("fit", tmp_path / "queries.csv", "--out", tmp_path / "m.json")
     place = f"{tmp_path / 'm.json'}:query='query3'"
-    assert "fitted m" in answer("play", "-p", "uniform", "-w", place, "--rounds", "50", "--seeds", "1")
+    assert "fitted m" in answer("play", "-p", "uniform", "-w", place, "--rounds", "50", "--replications", "1")
     assert "n = 8 items, m = 4 positions" in answer("bounds", "--world", place)
     assert "6 queries; name one" in refused("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50")
 

@@ -27,7 +27,7 @@ from bothworlds.cli.simulation import play as play_command
 from bothworlds.experiments.reproduce import ON_REQUEST, QUESTIONS
 from tests.commands import WITH_INTERRUPTS, answer, run
 
-SHORT = ("--rounds", "200", "--seeds", "3")
+SHORT = ("--rounds", "200", "--replications", "3")
 
 
 def run_program(*arguments, **options):
@@ -60,7 +60,7 @@ def test_help_states_the_purpose_and_a_first_command():
 def test_the_command_in_the_help_works():
     example = " ".join(answer("--help").partition("Start with:")[2].split())
     assert example.startswith("bothworlds play")
-    assert run(*example.split()[1:], "--rounds", "20", "--seeds", "2").exit_code == 0
+    assert run(*example.split()[1:], "--rounds", "20", "--replications", "2").exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["play", "arena", "policies", "worlds"])
@@ -78,7 +78,17 @@ def test_lines_of_help_end_with_sentences_because_terminals_wrap_them_again(comm
 
 def test_the_help_of_play_shows_options_settings_and_an_example():
     text = answer("play", "--help")
-    for word in ("--policy", "--world", "--rounds", "--seeds", "--seed", "--checkpoints", "--jobs", "--plot", "--save"):
+    for word in (
+        "--policy",
+        "--world",
+        "--rounds",
+        "--replications",
+        "--seed",
+        "--checkpoints",
+        "--jobs",
+        "--plot",
+        "--save",
+    ):
         assert word in text
     for word in (
         "ftrl-pbm:rate=0.25",
@@ -108,7 +118,7 @@ def test_the_help_shows_flags_without_a_type():
     assert len(everything) > 25
     for names in everything:
         assert "bool" not in answer(*names, "--help").lower().replace("boolean", "bool"), names
-    assert "--tell " in answer("play", "--help")
+    assert "--inform " in answer("play", "--help")
 
 
 def test_version_is_printed():
@@ -152,7 +162,7 @@ def test_play_plays_the_default_policy_of_a_ranker():
 
 def test_play_prints_a_table():
     text = answer("play", "--policy", "uniform", "--policy", "ftrl-pbm", "--world", "paper/stochastic", *SHORT)
-    result = bothworlds.play("uniform", "paper/stochastic", 200, seeds=3)
+    result = bothworlds.play("uniform", "paper/stochastic", 200, replications=3)
     mean, error = result.final()
     assert f"{mean:.4f} ±{error:.4f}" in text
     assert "3 replications" in " ".join(text.split())
@@ -169,7 +179,17 @@ def test_play_prints_a_table():
 
 def test_short_options_are_the_same():
     long = answer(
-        "play", "--policy", "uniform", "--world", "yandex/stochastic", "--rounds", "50", "--seeds", "2", "--jobs", "1"
+        "play",
+        "--policy",
+        "uniform",
+        "--world",
+        "yandex/stochastic",
+        "--rounds",
+        "50",
+        "--replications",
+        "2",
+        "--jobs",
+        "1",
     )
     short = answer("play", "-p", "uniform", "-w", "yandex/stochastic", "-T", "50", "-n", "2", "-j", "1")
     assert without_times(long) == without_times(short)
@@ -181,7 +201,7 @@ def without_times(text):
 
 
 def test_one_replication_has_no_standard_error():
-    text = answer("play", "-p", "uniform", "--rounds", "50", "--seeds", "1")
+    text = answer("play", "-p", "uniform", "--rounds", "50", "--replications", "1")
     assert "±" not in text
     assert "nan" not in text
 
@@ -212,7 +232,7 @@ def test_settings_follow_a_colon():
     )
     learner = bothworlds.policy("ftrl-pbm", rate=0.25, tolerance=1e-5)
     world = bothworlds.world("paper/periodic-items", gap=0.01, phase=50)
-    assert f"{bothworlds.play(learner, world, 200, seeds=3).final()[0]:.4f}" in text
+    assert f"{bothworlds.play(learner, world, 200, replications=3).final()[0]:.4f}" in text
     assert "rate=0.25" in text
     assert "gap=0.01, phase=50" in text
 
@@ -220,7 +240,7 @@ def test_settings_follow_a_colon():
 @pytest.mark.slow
 def test_a_table_of_many_worlds_is_not_truncated():
     arguments = [part for name in bothworlds.worlds.names() for part in ("-w", name)]
-    text = answer("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2", width=80)
+    text = answer("play", "-p", "uniform", *arguments, "--rounds", "20", "--replications", "2", width=80)
     assert "…" not in text
     assert text.count("±") == len(bothworlds.worlds.names())
 
@@ -228,7 +248,7 @@ def test_a_table_of_many_worlds_is_not_truncated():
 @pytest.mark.slow
 def test_an_attack_has_a_table_of_what_it_reached_and_paid():
     text = answer("play", "-p", "uniform", "-w", "attack/quit:rounds=20", "-w", "paper/stochastic", *SHORT)
-    result = bothworlds.play("uniform", bothworlds.world("attack/quit", rounds=20), 200, seeds=3)
+    result = bothworlds.play("uniform", bothworlds.world("attack/quit", rounds=20), 200, replications=3)
     assert "Attacks" in text
     assert f"{result.attack.share_first().mean():.1%}" in text
     assert f"{result.attack.flips[:, -1].mean():,.0f}" in text
@@ -239,7 +259,7 @@ def test_an_attack_has_a_table_of_what_it_reached_and_paid():
 def test_a_piped_table_is_complete():
     many = [name for name in bothworlds.worlds.names() if name.startswith(("paper/", "yandex/"))]
     arguments = [part for name in many for part in ("-w", name)]
-    text = run_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--seeds", "2").stdout
+    text = run_program("play", "-p", "uniform", *arguments, "--rounds", "20", "--replications", "2").stdout
     assert "…" not in text
     assert text.count("±") == len(many) > 5
 
@@ -295,7 +315,7 @@ def check_rows(rows):
     assert set(rows[0]) == set(COLUMNS)
     for name in ("uniform", "ftrl-pbm"):
         result = bothworlds.play(
-            name, bothworlds.world("paper/periodic-both", phase=50), 200, seeds=3, seed=4, checkpoints=10
+            name, bothworlds.world("paper/periodic-both", phase=50), 200, replications=3, seed=4, checkpoints=10
         )
         mine = [row for row in rows if row["policy"] == name]
         assert [int(row["round"]) for row in mine] == 3 * result.rounds.tolist()
@@ -374,7 +394,7 @@ def test_folders_are_created_for_files(tmp_path):
 
 @pytest.mark.slow
 def test_the_arena_writes_a_table_results_and_figures(tmp_path):
-    text = answer("arena", "--rounds", "20", "--seeds", "1", "--jobs", "1", "--out", tmp_path / "out")
+    text = answer("arena", "--rounds", "20", "--replications", "1", "--jobs", "1", "--out", tmp_path / "out")
     assert "phase=10" in text
     assert "warning" not in text
     for word in (*bothworlds.policies.names(), "stochastic", "periodic-items", "periodic-both"):
@@ -422,7 +442,7 @@ def test_the_arena_may_be_smaller(tmp_path):
 
 
 def test_tell_gives_a_policy_the_facts_it_needs():
-    text = answer("play", "-p", "pbm-ucb", "--tell", "-w", "paper/stochastic", *SHORT)
+    text = answer("play", "-p", "pbm-ucb", "--inform", "-w", "paper/stochastic", *SHORT)
     assert "pbm-ucb" in text
     assert "examination=" not in text
 
@@ -431,7 +451,7 @@ def test_tell_gives_a_policy_the_facts_it_needs():
 def test_reproduce_writes_a_report(tmp_path, monkeypatch):
     from bothworlds.experiments import SIZES
 
-    monkeypatch.setitem(SIZES, "quick", SIZES["quick"]._replace(few_seeds=2, short_rounds=30))
+    monkeypatch.setitem(SIZES, "quick", SIZES["quick"]._replace(few_replications=2, short_rounds=30))
     text = answer("reproduce", "--only", "shapes", "--out", tmp_path)
     assert "Regret grows no faster than m sqrt(n)." in text
     assert f"Numbers and intervals: {tmp_path / 'shapes' / 'report.html'}" in text
@@ -495,7 +515,7 @@ def test_errors_are_printed_in_one_line(arguments, sentence):
     "arguments",
     [
         ("play", "--rounds", "0"),
-        ("play", "--seeds", "x"),
+        ("play", "--replications", "x"),
         ("play", "--rounds", "1.5"),
         ("play", "--rounds", "1e-3"),
         ("play", "--rounds", "1e999999999"),
@@ -584,7 +604,18 @@ def test_the_program_prints_errors_in_one_line():
 @pytest.mark.slow
 def test_an_interrupt_while_playing_ends_the_program():
     code = f"import bothworlds.progress as progress; progress.LINE_INTERVAL = 0.0; {WITH_INTERRUPTS}"
-    endless = [sys.executable, "-c", code, "play", "--rounds", "1000000000", "--seeds", "4", "--checkpoints", "100000"]
+    endless = [
+        sys.executable,
+        "-c",
+        code,
+        "play",
+        "--rounds",
+        "1000000000",
+        "--replications",
+        "4",
+        "--checkpoints",
+        "100000",
+    ]
     with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert "%" in process.stderr.readline()  # the first line of progress
         process.send_signal(signal.SIGINT)

@@ -13,7 +13,7 @@ from bothworlds.experiments.reproduce import SIZES
 from bothworlds.experiments.result_lookup import Results
 from bothworlds.experiments.verdict import judged
 
-SIZE = SIZES["paper"]._replace(easy_rounds=10_000, few_seeds=4)
+SIZE = SIZES["paper"]._replace(easy_rounds=10_000, few_replications=4)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def with_regret(results, regret):
     rng = np.random.default_rng(1)
 
     def changed(result):
-        curve = regret(result.rounds) * (1.0 + 0.01 * rng.standard_normal((SIZE.few_seeds, 1)))
+        curve = regret(result.rounds) * (1.0 + 0.01 * rng.standard_normal((SIZE.few_replications, 1)))
         return replace(result, reward=result.best_fixed - curve)
 
     return Results([changed(result) for result in results])

@@ -77,7 +77,7 @@ def test_fewer_replications_are_the_first_ones(results):
 
 def test_the_key_of_a_game_is_that_of_its_result(results):
     found = results["uniform", world("paper/stochastic", gap=0.01)]
-    again = bothworlds.play("uniform", found.build_world(), 40, seeds=3, checkpoints=found.rounds)
+    again = bothworlds.play("uniform", found.build_world(), 40, replications=3, checkpoints=found.rounds)
     assert (again.reward == found.reward).all()
     assert game_key(policy("uniform"), found.build_world(), 40) == game_key(
         policy("uniform"), world("paper/stochastic", gap=0.01), 40

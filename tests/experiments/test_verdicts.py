@@ -19,7 +19,7 @@ SIZE = SIZES["quick"]
 KEYS = ("1a", "1b", "1c", "1d", "1e", "1f", "2a", "2b", "2c")
 
 
-def fabricated(earned, noise=1e-4, seeds=10):
+def fabricated(earned, noise=1e-4, replications=10):
     """Results in which every policy earns about ``earned(policy, key)`` per round; uniform 1.0, the best list 2.0."""
     rng, results = np.random.default_rng(0), []
     named = [policy(name) for name in PAPER]
@@ -27,9 +27,9 @@ def fabricated(earned, noise=1e-4, seeds=10):
     for key in KEYS:
         world = panel_world(key, SIZE)
         for name, player in players.items():
-            game = Game.of(player, world, SIZE.rounds, tell=True)
+            game = Game.of(player, world, SIZE.rounds, inform=True)
             mean = 1.0 if name == "uniform" else earned(name, key)
-            reward = (mean + noise * rng.standard_normal((seeds, 1))) * SIZE.rounds
+            reward = (mean + noise * rng.standard_normal((replications, 1))) * SIZE.rounds
             results.append(
                 Result(
                     policy=name,
@@ -164,8 +164,8 @@ def students(sample):
 def test_intervals_of_skewed_rewards_miss_about_as_often_as_they_should(rewards, side, rng):
     """Each side should miss 2.5%: with 40 replications below 5%. Student's with five, as before: far more."""
     values = np.array([float(value) for value in rewards.split()])
-    assert max(misses(estimate, values, SIZE.many_seeds, rng)) < 0.05
-    assert misses(students, values, SIZE.many_seeds, rng)[side] > 0.05
+    assert max(misses(estimate, values, SIZE.many_replications, rng)) < 0.05
+    assert misses(students, values, SIZE.many_replications, rng)[side] > 0.05
     assert misses(students, values, 5, rng)[side] > 0.1
 
 

@@ -327,7 +327,7 @@ def bent_worlds(count, seed):
 
 
 def regret_of(learner, world, rounds=20_000):
-    return float(play(learner, world, rounds, seeds=2, progress=False).regret("fixed")[:, -1].max()) / rounds
+    return float(play(learner, world, rounds, replications=2, progress=False).regret("fixed")[:, -1].max()) / rounds
 
 
 @pytest.mark.slow

@@ -165,5 +165,5 @@ def test_the_shortest_horizons_are_possible(horizon, rng):
 
 def test_where_items_differ_little_it_is_still_random_at_the_end():
     world = bothworlds.world("paper/stochastic", gap=0.01)
-    result = bothworlds.play("batchrank", world, 20_000, seeds=2, checkpoints=1)
+    result = bothworlds.play("batchrank", world, 20_000, replications=2, checkpoints=1)
     assert result.final()[0] == pytest.approx(2.0664, abs=0.002)

@@ -140,9 +140,9 @@ def test_late_feedback_is_of_the_pairs_it_was_decided_with():
 def test_it_is_safe_and_from_the_best_list_it_loses_little(n):
     alpha, beta = np.linspace(0.9, 0.3, n), np.linspace(1.0, 0.4, 4)
     best = bothworlds.play(
-        policy("bubblerank", initial=range(n)), stochastic(alpha, beta), 3000, seeds=6, checkpoints=[1, 3000]
+        policy("bubblerank", initial=range(n)), stochastic(alpha, beta), 3000, replications=6, checkpoints=[1, 3000]
     )
-    other = bothworlds.play("bubblerank", stochastic(alpha, beta), 3000, seeds=6, checkpoints=[1, 3000])
+    other = bothworlds.play("bubblerank", stochastic(alpha, beta), 3000, replications=6, checkpoints=[1, 3000])
     assert best.regret()[:, -1].max() < other.regret()[:, -1].mean()
     assert best.regret()[:, -1].max() < 3000 * 2 * (alpha[0] - alpha[1]) * 0.5
 

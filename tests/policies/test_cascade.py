@@ -71,10 +71,10 @@ def test_a_cascade_ends_at_the_first_click_and_a_dependent_click_page_at_the_las
 @pytest.mark.parametrize("name", NAMES)
 def test_regret_flattens_in_the_cascade_model(name):
     world = cascade([0.1, 0.1, 0.5, 0.1, 0.4, 0.1], 2)
-    lost = play(name, world, 8_000, seeds=4, checkpoints=[2_000, 4_000]).regret().mean(axis=0)
+    lost = play(name, world, 8_000, replications=4, checkpoints=[2_000, 4_000]).regret().mean(axis=0)
     # The bonus of cascade-ucb-v is the widest, so that its regret flattens last.
     assert lost[2] - lost[1] < 0.75 * (lost[1] + 1.0)
-    uniform = play("uniform", world, 8_000, seeds=4, checkpoints=1).regret().mean()
+    uniform = play("uniform", world, 8_000, replications=4, checkpoints=1).regret().mean()
     assert lost[2] < 0.35 * uniform
 
 

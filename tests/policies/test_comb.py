@@ -124,5 +124,5 @@ def test_counts_are_those_of_the_remembered_rounds(name, forget):
 @pytest.mark.parametrize("name", NAMES)
 def test_forgetting_follows_the_season(name):
     world = bothworlds.world("paper/periodic-both", phase=10_000)
-    keep, forget = (bothworlds.play(policy(name, window=w), world, 40_000, seeds=4) for w in (None, 5_000))
+    keep, forget = (bothworlds.play(policy(name, window=w), world, 40_000, replications=4) for w in (None, 5_000))
     assert forget.final()[0] > keep.final()[0] + 0.01

@@ -17,8 +17,8 @@ DELAY = 7
 WORLD = (0.1, 0.2, 0.9, 0.3, 0.4), (0.9, 0.6, 0.3)  # attraction, examination
 
 
-def rewards(policy, rounds=300, tell=True):
-    played = bothworlds.play(policy, "paper/stochastic", rounds, seeds=2, jobs=1, tell=tell, progress=False)
+def rewards(policy, rounds=300, inform=True):
+    played = bothworlds.play(policy, "paper/stochastic", rounds, replications=2, jobs=1, inform=inform, progress=False)
     return played.reward
 
 
@@ -102,7 +102,7 @@ def test_the_policy_is_told_what_it_needs_and_keeps_its_items():
     late = Delayed(policies.policy("pbm-pie"), 0)
     assert np.array_equal(rewards(late), rewards("pbm-pie"))
     with pytest.raises(ValueError, match="pbm-pie needs examination"):
-        rewards(late, tell=False)
+        rewards(late, inform=False)
     best = Delayed(policies.policy("fixed", ranking=[0, 1, 2, 3, 4]), 5)
     assert np.array_equal(rewards(best), rewards(best.policy))
 

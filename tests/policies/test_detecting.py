@@ -35,7 +35,7 @@ def test_a_change_is_noticed_and_everything_before_it_forgotten(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_earns_more_where_users_change(name):
     keep, forget = (
-        bothworlds.play(policy(name, detect=detect), SEASONS, 9_600, seeds=3, progress=False)
+        bothworlds.play(policy(name, detect=detect), SEASONS, 9_600, replications=3, progress=False)
         for detect in (False, True)
     )
     assert forget.final()[0] > keep.final()[0] + 0.03
@@ -48,7 +48,7 @@ def test_with_steady_users_it_is_the_same_policy(name):
     world = bothworlds.world("paper/stochastic")
     assert keep == policy(name)
     assert keep.init(10, 5).detector.blocks.size == 0
-    one, other = (bothworlds.play(p, world, 4_000, seeds=2, progress=False) for p in (keep, forget))
+    one, other = (bothworlds.play(p, world, 4_000, replications=2, progress=False) for p in (keep, forget))
     assert (one.reward == other.reward).all()
 
 

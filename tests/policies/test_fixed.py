@@ -25,7 +25,7 @@ def test_a_longer_list_is_cut_and_none_means_as_listed(rng):
 @pytest.mark.parametrize("ranking", [None, [4, 2, 0, 1, 3]])
 def test_shuffled_labels_do_not_change_what_the_list_earns(ranking):
     world = bothworlds.world("paper/stochastic")
-    result = bothworlds.play(policy("fixed", ranking=ranking), world, 50, seeds=5)
+    result = bothworlds.play(policy("fixed", ranking=ranking), world, 50, replications=5)
     earned = world.click_probabilities(0)[ranking or range(5), np.arange(5)].sum()
     np.testing.assert_allclose(result.average_reward(), earned)
 

@@ -180,7 +180,7 @@ def gaps(alpha, beta):
 def test_regret_is_of_the_known_order_and_below_both_theorems():
     n, m, rounds = 10, 5, 10_000
     world = bothworlds.world("paper/stochastic")
-    result = bothworlds.play(FTRL, world, rounds, seeds=10, checkpoints=20)
+    result = bothworlds.play(FTRL, world, rounds, replications=10, checkpoints=20)
     assert 400 < result.regret()[:, -1].mean() < 1300
     for t, regret in zip(result.rounds, result.regret().max(axis=0)):
         adversarial = 3 * m + 2 * m * (1 + log(t)) + 6 * m * sqrt(n * t)
@@ -199,7 +199,7 @@ def test_the_stochastic_bound_is_the_one_of_the_card():
 
 @pytest.mark.slow
 def test_regret_grows_slower_and_slower_with_steady_users():
-    result = bothworlds.play(FTRL, "paper/stochastic", 20_000, seeds=10, checkpoints=4)
+    result = bothworlds.play(FTRL, "paper/stochastic", 20_000, replications=10, checkpoints=4)
     mean = result.regret().mean(axis=0)
     steps = np.diff(np.concatenate([[0.0], mean]))
     assert (np.diff(steps) < 0).all()
@@ -208,8 +208,8 @@ def test_regret_grows_slower_and_slower_with_steady_users():
 @pytest.mark.slow
 def test_regret_against_the_best_fixed_list_stays_small_with_seasonal_users():
     world = bothworlds.world("paper/periodic-both", phase=1_000)
-    result = bothworlds.play(FTRL, world, 20_000, seeds=10, checkpoints=10)
-    uniform = bothworlds.play("uniform", world, 20_000, seeds=10, checkpoints=10)
+    result = bothworlds.play(FTRL, world, 20_000, replications=10, checkpoints=10)
+    uniform = bothworlds.play("uniform", world, 20_000, replications=10, checkpoints=10)
     t = result.rounds
     assert (result.regret().max(axis=0) < 15 + 10 * (1 + np.log(t)) + 30 * np.sqrt(10 * t)).all()
     assert result.regret()[:, -1].mean() < 0.6 * uniform.regret()[:, -1].mean()

@@ -151,5 +151,7 @@ def test_an_estimate_that_falls_far_leaves_the_leader_right(shape):
 )
 def test_it_earns_more_than_ftrl_pbm(name, settings):
     world = bothworlds.world(name, **settings)
-    ours, theirs = (bothworlds.play(rival, world, 40_000, seeds=4).final()[0] for rival in ("ftrl-va", "ftrl-pbm"))
+    ours, theirs = (
+        bothworlds.play(rival, world, 40_000, replications=4).final()[0] for rival in ("ftrl-va", "ftrl-pbm")
+    )
     assert ours > theirs

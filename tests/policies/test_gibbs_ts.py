@@ -121,5 +121,5 @@ def test_more_sweeps_at_first():
 @pytest.mark.nightly
 def test_forgetting_follows_the_season():
     world = bothworlds.world("paper/periodic-both", phase=10_000)
-    keep, forget = (bothworlds.play(policy("gibbs-ts", window=w), world, 40_000, seeds=4) for w in (None, 5_000))
+    keep, forget = (bothworlds.play(policy("gibbs-ts", window=w), world, 40_000, replications=4) for w in (None, 5_000))
     assert forget.final()[0] > keep.final()[0] + 0.03

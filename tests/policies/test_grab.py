@@ -133,5 +133,5 @@ def test_without_a_horizon_the_plan_doubles():
 @pytest.mark.slow
 def test_forgetting_follows_the_season():
     world = bothworlds.world("paper/periodic-both", phase=10_000)
-    keep, forget = (bothworlds.play(policy("grab", window=w), world, 40_000, seeds=4) for w in (None, 5_000))
+    keep, forget = (bothworlds.play(policy("grab", window=w), world, 40_000, replications=4) for w in (None, 5_000))
     assert forget.final()[0] > keep.final()[0] + 0.01

@@ -12,20 +12,20 @@ from bothworlds.worlds import matrix, periodic, stochastic
 
 def test_it_has_no_regret_in_a_world_that_changes():
     world = periodic([stochastic([0.9, 0.5, 0.1], [1.0, 0.2]), stochastic([0.1, 0.5, 0.9], [0.2, 1.0])], phase=7)
-    result = bothworlds.play("oracle", world, 100, seeds=3, tell=True)
+    result = bothworlds.play("oracle", world, 100, replications=3, inform=True)
     np.testing.assert_allclose(result.regret("dynamic"), 0.0, atol=1e-9)
     assert (result.regret("fixed")[:, -1] < -5).all()
 
 
 def test_it_solves_worlds_without_product_form():
     world = matrix([[0.9, 0.8], [0.8, 0.1], [0.2, 0.3]])
-    result = bothworlds.play("oracle", world, 10, seeds=2, tell=True)
+    result = bothworlds.play("oracle", world, 10, replications=2, inform=True)
     np.testing.assert_allclose(result.average_reward(), 1.6)
 
 
 def test_it_requires_the_world():
     with pytest.raises(ValueError, match="oracle needs world="):
-        bothworlds.play("oracle", "paper/stochastic", 10, seeds=1)
+        bothworlds.play("oracle", "paper/stochastic", 10, replications=1)
 
 
 def test_the_world_must_have_the_right_shape():
@@ -47,6 +47,6 @@ def test_beyond_its_horizon_it_stays_with_its_last_list(rng):
 
 
 def test_its_label_and_settings_name_the_world():
-    result = bothworlds.play("oracle", "paper/stochastic", 10, seeds=1, tell=True)
+    result = bothworlds.play("oracle", "paper/stochastic", 10, replications=1, inform=True)
     assert result.policy == "oracle"
     assert result.settings["world"] == "paper/stochastic"

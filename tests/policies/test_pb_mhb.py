@@ -156,11 +156,11 @@ def test_counts_are_those_of_the_remembered_rounds(forget):
 @pytest.mark.slow
 def test_forgetting_follows_the_season():
     world = bothworlds.world("paper/periodic-items", phase=10_000)
-    keep, forget = (bothworlds.play(policy("pb-mhb", window=w), world, 40_000, seeds=4) for w in (None, 5_000))
+    keep, forget = (bothworlds.play(policy("pb-mhb", window=w), world, 40_000, replications=4) for w in (None, 5_000))
     assert forget.final()[0] > keep.final()[0] + 0.03
 
 
 @pytest.mark.slow
 def test_it_learns_the_best_list():
-    result = bothworlds.play("pb-mhb", "paper/stochastic", 100_000, seeds=4)
+    result = bothworlds.play("pb-mhb", "paper/stochastic", 100_000, replications=4)
     assert result.final()[0] > 2.0877 - 0.01

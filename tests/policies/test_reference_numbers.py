@@ -1,4 +1,4 @@
-"""Average rewards over 200,000 rounds, against those of independent prototypes in C (mean and error of their seeds)."""
+"""Average rewards over 200,000 rounds, against those of independent prototypes in C (mean and standard error)."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ REFERENCE = {
     "batchrank": [(1.9238, 0.0056), (2.0665, 0.0001), (0.8175, 0.0001), (1.872, 0.003), (1.852, 0.002)],
 }
 GAMES = [(name, world) for name, known in REFERENCE.items() for world, one in zip(WORLDS, known) if one is not None]
-# A steady and a seasonal world with few seeds before every change, only the steady one for slow policies; all of them
-# with more seeds every night. The error of mw in periodic-both is too small by chance, since single runs differ by
-# 0.007: it takes more seeds to agree.
-QUICK_WORLDS, QUICK_SEEDS = ("stochastic", "periodic-items"), 2
+# Before every change a steady and a seasonal world with few replications, only the steady one for slow policies; all of
+# them with more replications every night. The error of mw in periodic-both is too small by chance, since single runs
+# differ by 0.007: it takes more replications to agree.
+QUICK_WORLDS, QUICK_REPLICATIONS = ("stochastic", "periodic-items"), 2
 SLOW = ("hybrid", "lbinfv", "gibbs-ts", "comb-ts", "grab")
-SEEDS = {"uniform": 10, "mw": 10, "toprank": 6, "batchrank": 6}
+REPLICATIONS = {"uniform": 10, "mw": 10, "toprank": 6, "batchrank": 6}
 
 
-def played(name, world, seeds, cells=None):
+def played(name, world, replications, cells=None):
     needs_examination = name.startswith("pbm-")
     learner = configured_for(policy(name), ROUNDS, WORLDS[world]) if needs_examination else name
-    return bothworlds.play(learner, WORLDS[world], ROUNDS, seeds=seeds, cells=cells)
+    return bothworlds.play(learner, WORLDS[world], ROUNDS, replications=replications, cells=cells)
 
 
 def agrees(result, name, world):
@@ -66,16 +66,16 @@ def agrees(result, name, world):
     ("name", "world"), [(name, world) for name, world in GAMES if world in QUICK_WORLDS[: 1 if name in SLOW else 2]]
 )
 def test_a_policy_earns_what_its_prototype_earned(name, world, cells):
-    assert agrees(played(name, world, QUICK_SEEDS, cells), name, world)
+    assert agrees(played(name, world, QUICK_REPLICATIONS, cells), name, world)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "world"), GAMES)
 def test_a_policy_earns_what_its_prototype_earned_in_all_worlds(name, world, cells):
-    assert agrees(played(name, world, SEEDS.get(name, 4), cells), name, world)
+    assert agrees(played(name, world, REPLICATIONS.get(name, 4), cells), name, world)
 
 
 def test_the_tolerance_distinguishes_the_learners():
-    result = played("uniform", "stochastic", QUICK_SEEDS)
+    result = played("uniform", "stochastic", QUICK_REPLICATIONS)
     indistinguishable = {name for name in REFERENCE if agrees(result, name, "stochastic")}
     assert indistinguishable == {"uniform"}

@@ -141,7 +141,7 @@ class Informed(EpsilonGreedy):
     "use",
     [
         lambda policy: play(policy, "paper/stochastic", rounds=10),
-        lambda policy: play(policy, "cascade/yandex", rounds=10, tell=True),  # such users have no examination
+        lambda policy: play(policy, "cascade/yandex", rounds=10, inform=True),  # such users have no examination
         lambda policy: Ranker(["a", "b", "c"], 2, policy=policy),
     ],
 )
@@ -151,7 +151,9 @@ def test_what_a_policy_needs_and_nobody_tells_is_named(use):
 
 
 def test_what_a_policy_needs_may_be_told():
-    assert play(Informed(), "paper/stochastic", rounds=10, seeds=1, tell=True).settings["examination"] is not None
+    assert (
+        play(Informed(), "paper/stochastic", rounds=10, replications=1, inform=True).settings["examination"] is not None
+    )
 
 
 @pytest.mark.parametrize("given", [None, 3, object(), len])

@@ -193,7 +193,7 @@ def test_deciding_does_not_even_touch_the_order(rng):
 def test_it_keeps_the_order_of_the_first_season_unless_it_restarts():
     world = bothworlds.world("paper/periodic-items", phase=4000, gap=0.1)
     frozen, restarting = (
-        bothworlds.play(policy("toprank", restart=restart), world, 8000, seeds=6, checkpoints=2).reward
+        bothworlds.play(policy("toprank", restart=restart), world, 8000, replications=6, checkpoints=2).reward
         for restart in (None, 2000)
     )
     second = [(r[:, 1] - r[:, 0]).mean() / 4000 for r in (frozen, restarting)]
@@ -202,6 +202,6 @@ def test_it_keeps_the_order_of_the_first_season_unless_it_restarts():
 
 def test_with_steady_users_regret_stops_growing():
     world = stochastic([0.9, 0.6, 0.3, 0.1], [1.0, 0.5])
-    result = bothworlds.play("toprank", world, 8000, seeds=8, checkpoints=2)
+    result = bothworlds.play("toprank", world, 8000, replications=8, checkpoints=2)
     regret = result.regret().mean(axis=0)
     assert regret[1] - regret[0] < 0.1 * regret[0]

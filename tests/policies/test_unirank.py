@@ -120,7 +120,9 @@ def test_clicks_without_noise_lead_to_single_items(rng):
 
 def test_it_changes_its_mind_when_users_do():
     world = bothworlds.world("paper/periodic-items", phase=4000, gap=0.1)
-    rewards = [bothworlds.play(name, world, 8000, seeds=6, checkpoints=2).reward for name in ("unirank", "toprank")]
+    rewards = [
+        bothworlds.play(name, world, 8000, replications=6, checkpoints=2).reward for name in ("unirank", "toprank")
+    ]
     unirank, toprank = ((r[:, 1] - r[:, 0]).mean() / 4000 for r in rewards)
     assert unirank > toprank + 0.1
 

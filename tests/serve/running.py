@@ -68,7 +68,7 @@ def broken(store: Store, why: str = "the disk is full") -> Iterator[None]:
 
 @asynccontextmanager
 async def running(store: Store | None = None, clock: Callable[[], int] = now_ms, **options: Any):
-    """Runs an engine with a fixed draw key and fixed seeds: every run of a test has the same ids, arms and lists."""
+    """Runs an engine with a fixed draw key and fixed seed: every run of a test has the same ids, arms and lists."""
     store = store or temporary_store()
     store.put(DRAW_KEY, bytes(32), only_if_absent=True)
     engine = Engine(store, clock=clock, **options)

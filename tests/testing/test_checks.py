@@ -129,7 +129,7 @@ def test_a_failure_names_its_cause(broken, sentence):
 )
 def test_play_names_the_missing_registration(broken, sentence):
     with pytest.raises(TypeError, match=sentence):
-        bothworlds.play(broken(), "paper/stochastic", 10, seeds=1)
+        bothworlds.play(broken(), "paper/stochastic", 10, replications=1)
 
 
 def test_objects_that_are_not_policies_are_refused():

@@ -132,7 +132,7 @@ def test_the_hard_instance_requires_a_generator(rng):
 def test_play_keeps_between_the_bounds_in_the_hard_instance(policy):
     rounds = 5_000
     world = bothworlds.world("adversarial/hard-instance", rounds=rounds)
-    regret = bothworlds.play(policy, world, rounds, seeds=8).regret()[:, -1].mean()
+    regret = bothworlds.play(policy, world, rounds, replications=8).regret()[:, -1].mean()
     least = lower_bound(10, 5, rounds)
     assert least < regret < 2 * least
 
@@ -140,11 +140,11 @@ def test_play_keeps_between_the_bounds_in_the_hard_instance(policy):
 @pytest.mark.slow
 def test_the_regret_of_ftrl_is_below_its_bounds():
     rounds = 10_000
-    steady = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds, seeds=4).regret()[:, -1].mean()
+    steady = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds, replications=4).regret()[:, -1].mean()
     assert steady < min(stochastic_bound(ALPHA, BETA, rounds), adversarial_bound(10, 5, rounds))
     for name, settings in (("growing-phases", {}), ("corruption", {}), ("fraud", {"phase": 2_000})):
         world = bothworlds.world(f"adversarial/{name}", **settings)
-        lost = bothworlds.play("ftrl-pbm", world, rounds, seeds=4).regret()[:, -1].mean()
+        lost = bothworlds.play("ftrl-pbm", world, rounds, replications=4).regret()[:, -1].mean()
         assert lost < adversarial_bound(10, 5, rounds)
 
 

@@ -172,5 +172,5 @@ def test_the_constants_are_those_of_the_policy():
 def test_simulated_regret_is_far_below_the_bound(name):
     bound = {"ftrl-va": ftrl_va_bound, "all-weather": all_weather_bound}[name]
     for world in ("adversarial/fraud", "adversarial/growing-phases"):
-        lost = play(name, world, 20_000, seeds=2, progress=False).regret()[:, -1].mean()
+        lost = play(name, world, 20_000, replications=2, progress=False).regret()[:, -1].mean()
         assert lost < 0.1 * bound(10, 5, 20_000)

@@ -207,7 +207,7 @@ def test_lengths_may_be_fixed():
 @pytest.mark.parametrize("name", NAMES)
 def test_policies_play_there(name):
     world = bothworlds.world(name, **({"phase": 500} if name.endswith("fraud") else {}))
-    result = bothworlds.play("ftrl-pbm", world, 2_000, seeds=2, checkpoints=4)
+    result = bothworlds.play("ftrl-pbm", world, 2_000, replications=2, checkpoints=4)
     assert np.isfinite(result.reward).all()
     assert (result.regret("dynamic") >= -1e-9).all()
 

@@ -80,12 +80,12 @@ def test_all_kinds_have_a_kernel():
 
 
 def game(attack, policy="comb-ucb", world=USERS, **settings):
-    given = {"seeds": 3, "seed": 4, "checkpoints": 5, "jobs": 1, **settings}
+    given = {"replications": 3, "seed": 4, "checkpoints": 5, "jobs": 1, **settings}
     return play(policy, Attacked(world, attack), 300, **given)
 
 
 def test_without_a_budget_the_game_is_the_honest_one_draw_for_draw():
-    honest = play("comb-ucb", USERS, 300, seeds=3, seed=4, checkpoints=5, jobs=1)
+    honest = play("comb-ucb", USERS, 300, replications=3, seed=4, checkpoints=5, jobs=1)
     for kind in ("promote", "suppress", "demote", "mirror"):
         attacked = game(Attack(kind, target=3, budget=0))
         np.testing.assert_array_equal(attacked.clicks, honest.clicks)
@@ -125,7 +125,7 @@ def test_the_reported_clicks_are_what_is_learned():
             Counting.told += float(np.sum(clicks))
             return super().learn(state, decision, clicks)
 
-    result = game(ATTACKS["promote"], Counting(), seeds=1)
+    result = game(ATTACKS["promote"], Counting(), replications=1)
     assert Counting.told == result.clicks[0, -1] + result.attack.flips[0, -1]
 
 
@@ -224,7 +224,7 @@ def test_reports_of_an_adversary_are_checked():
 
 def test_the_target_is_the_same_item_whatever_the_labels():
     oracle = bothworlds.policy("oracle")
-    result = game(Attack("promote", target=0), oracle, tell=True)
+    result = game(Attack("promote", target=0), oracle, inform=True)
     assert (result.attack.share_first() == 1.0).all()  # shuffled labels: the best item is item 0 of the world
     np.testing.assert_allclose(result.regret(), 0.0, atol=1e-9)
 
@@ -249,7 +249,7 @@ def test_scores_of_an_attack_by_hand():
 
 
 def test_scores_of_attacks_are_saved_beside_honest_ones(tmp_path):
-    attacked, honest = game(ATTACKS["promote"]), play("uniform", USERS, 300, seeds=3, checkpoints=5)
+    attacked, honest = game(ATTACKS["promote"]), play("uniform", USERS, 300, replications=3, checkpoints=5)
     path = save_results([attacked, honest], tmp_path / "results.parquet")
     again = load(path, policy="comb-ucb")
     np.testing.assert_array_equal(again.attack.flips, attacked.attack.flips)

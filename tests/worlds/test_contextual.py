@@ -25,7 +25,7 @@ def test_the_value_of_a_world_is_that_of_the_best_list_of_each_context():
     assert two.best_value(0) == pytest.approx(0.75 * (0.8 + 0.5 * 0.4) + 0.25 * (0.9 + 0.5 * 0.6))
     best = two.best_list(0)  # for all together
     assert (best.ranking.tolist(), best.value) == ([0, 3], pytest.approx(0.75 * 1.0 + 0.25 * 0.2))
-    result = play("uniform", two, 100, seeds=1, checkpoints=4, jobs=1)
+    result = play("uniform", two, 100, replications=1, checkpoints=4, jobs=1)
     assert result.best_dynamic == pytest.approx(two.best_value(0) * result.rounds)
     assert result.best_fixed == pytest.approx(result.best_dynamic)
 
@@ -67,7 +67,7 @@ def test_a_learner_meets_new_items_with_their_labels():
     item_labels = rng.integers(3, size=(n, 1))
     attraction = np.where(np.arange(3)[:, None] == item_labels[:, 0], 0.6, 0.1)
     shop = ContextualWorld(np.arange(3)[:, None], item_labels, [0.4, 0.3, 0.3], attraction, [1.0, 0.6], births=births)
-    ours, blind = (play(p, shop, 1600, seeds=4, jobs=1) for p in ("context-ts", one_for_all("ftrl-pbm")))
+    ours, blind = (play(p, shop, 1600, replications=4, jobs=1) for p in ("context-ts", one_for_all("ftrl-pbm")))
     assert ours.final()[0] > blind.final()[0] + 0.3
     assert ours.final()[0] > 0.8 * ours.best_dynamic[-1] / 1600
 
@@ -77,19 +77,19 @@ def test_old_policies_play_as_one_learner_for_all_and_as_one_for_each_context():
     """One learner earns at most the best list for all; learners of their own find what each context likes."""
     two = ContextualWorld(**TWO | {"share": [0.5, 0.5]})
     alone, together, labels = (
-        play(p, two, 4000, seeds=2, jobs=1)
+        play(p, two, 4000, replications=2, jobs=1)
         for p in (one_per_context("gibbs-ts"), one_for_all("gibbs-ts"), "context-ts")
     )
     assert together.final()[0] <= two.best_list(0).value
     assert min(alone.final()[0], labels.final()[0]) > 0.97 * two.best_value(0)
-    plain = play("gibbs-ts", two, 4000, seeds=2, jobs=1)  # knows no labels either
+    plain = play("gibbs-ts", two, 4000, replications=2, jobs=1)  # knows no labels either
     assert (plain.reward == together.reward).all()
 
 
 def test_births_need_policies_whose_state_has_parts():
     young = ContextualWorld(**TWO, births=[0, 0, 7, 9])
     with pytest.raises(ValueError, match="no parts"):
-        play("batchrank", young, 10, seeds=1, jobs=1)
+        play("batchrank", young, 10, replications=1, jobs=1)
 
 
 def test_a_description_is_the_same_world():

@@ -98,7 +98,7 @@ def test_a_wrong_statement_fails_the_check_of_worlds(stated):
 @pytest.mark.parametrize("rounds", [1, 20])
 def test_play_warns_if_users_do_not_change(rounds):
     with pytest.warns(UnchangedWorldWarning, match=r"do not change in .* first after 20") as caught:
-        result = bothworlds.play("uniform", YEAR, rounds, seeds=2)
+        result = bothworlds.play("uniform", YEAR, rounds, replications=2)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert result.first_change == 20
@@ -107,7 +107,7 @@ def test_play_warns_if_users_do_not_change(rounds):
 
 @pytest.mark.parametrize("world", [SUMMER, YEAR, "drift/switching"])
 def test_play_does_not_warn_if_users_change_or_the_world_never_changes(world):
-    result = bothworlds.play("uniform", world, 501, seeds=2)  # a warning would be an error here
+    result = bothworlds.play("uniform", world, 501, replications=2)  # a warning would be an error here
     assert result.no_change is None
 
 
@@ -115,14 +115,14 @@ def test_play_does_not_warn_if_users_change_or_the_world_never_changes(world):
 def test_several_policies_are_one_warning_for_each_world():
     worlds = [YEAR, SUMMER, bothworlds.world("drift/slow")]
     with pytest.warns(UnchangedWorldWarning) as caught:
-        compete(["uniform", "fixed"], worlds, 20, seeds=2)
+        compete(["uniform", "fixed"], worlds, 20, replications=2)
     assert len(caught) == 2
 
 
 @pytest.fixture(scope="module")
 def results():
     with pytest.warns(UnchangedWorldWarning):
-        return compete(["uniform"], ["paper/periodic-both", YEAR], 100, seeds=2)
+        return compete(["uniform"], ["paper/periodic-both", YEAR], 100, replications=2)
 
 
 def test_a_table_ends_with_the_warning(results, tmp_path):
@@ -147,4 +147,4 @@ def test_a_plan_that_changes_late_is_covered_the_same_way():
     late = Changing(lambda count: (40 * np.arange(1, count + 1), np.eye(count, 3)[::-1] * 0.5), [1.0])
     assert late.first_change() == 40 * 61
     with pytest.warns(UnchangedWorldWarning):
-        bothworlds.play("uniform", late, 100, seeds=1)
+        bothworlds.play("uniform", late, 100, replications=1)

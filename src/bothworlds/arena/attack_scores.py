@@ -20,13 +20,13 @@ class AttackScores:
     rounds
         (checkpoints,)
     flips
-        (seeds, checkpoints) Clicks that were reported otherwise than users clicked: the cost.
+        (replications, checkpoints) Clicks that were reported otherwise than users clicked: the cost.
     touched
-        (seeds, checkpoints) Rounds with at least one of them.
+        (replications, checkpoints) Rounds with at least one of them.
     target_first
-        (seeds, checkpoints) Rounds in which the target was at the first position.
+        (replications, checkpoints) Rounds in which the target was at the first position.
     target_shown
-        (seeds, checkpoints) Rounds in which the target was in the list.
+        (replications, checkpoints) Rounds in which the target was in the list.
     """
 
     rounds: NDArray[np.int64] = field(repr=False)
@@ -36,11 +36,11 @@ class AttackScores:
     target_shown: NDArray[np.float64] = field(repr=False)
 
     def share_first(self, since: int = 0) -> NDArray[np.float64]:
-        """The share of rounds with the target first (seeds,), from the first checkpoint at or after ``since`` on."""
+        """The share (replications,) of rounds with the target first, from the checkpoint at or after ``since`` on."""
         return self._share(self.target_first, since)
 
     def share_shown(self, since: int = 0) -> NDArray[np.float64]:
-        """The share of rounds with the target in the list (seeds,), as ``share_first``."""
+        """The share of rounds with the target in the list (replications,), as ``share_first``."""
         return self._share(self.target_shown, since)
 
     def _share(self, counts: NDArray[np.float64], since: int) -> NDArray[np.float64]:
@@ -52,11 +52,11 @@ class AttackScores:
         return share
 
     def last_flip(self) -> NDArray[np.int64]:
-        """The first checkpoint after which nothing was flipped, for every replication (seeds,)."""
+        """The first checkpoint after which nothing was flipped, for every replication (replications,)."""
         return self.rounds[np.argmax(self.flips == self.flips[:, -1:], axis=1)]
 
     def recovery(self, share: float = 0.01) -> NDArray[np.float64]:
-        """Rounds from the last flip until the target is first in less than ``share`` of all further rounds (seeds,).
+        """Rounds (replications,) from the last flip until the target is first in less than ``share`` of the rest.
 
         It is measured between checkpoints, and is infinite for a replication that does not recover.
         """
@@ -68,7 +68,7 @@ class AttackScores:
         return np.asarray(recovered, np.float64)
 
     def flips_per_round_gained(self) -> NDArray[np.float64]:
-        """Flips for each round with the target first (seeds,); infinite if it never was."""
+        """Flips for each round with the target first (replications,); infinite if it never was."""
         first = self.target_first[:, -1]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(first > 0.0, self.flips[:, -1] / first, np.inf)

@@ -72,10 +72,10 @@ def draw_results(
 
 def _band_note(results: Sequence[Result], narrow: bool) -> str:
     """Return what the bands of the figure are."""
-    seeds = sorted({len(result.average_reward()) for result in results})
-    if seeds == [1]:
+    replications = sorted({len(result.average_reward()) for result in results})
+    if replications == [1]:
         return "one replication"
-    number = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    number = f"{replications[0]}" if len(replications) == 1 else f"{replications[0]} to {replications[-1]}"
     parts = (f"lines: means of {number} replications;", "bands: plus and minus one standard error")
     return ("\n" if narrow else " ").join(parts)
 

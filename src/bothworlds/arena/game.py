@@ -57,21 +57,21 @@ class Game:
         policy: str | Policy,
         world: str | World,
         rounds: int,
-        seeds: int = 10,
+        replications: int = 10,
         seed: int = 0,
         checkpoints: int | Sequence[int] | NDArray[np.int64] = 100,
         shuffle: bool = True,
-        tell: bool = False,
+        inform: bool = False,
     ) -> Game:
         """Return the game of the arguments of :func:`play`; raises ValueError that names the wrong one."""
         marks, given, place = checkpoint_rounds(checkpoints, positive(rounds, "rounds")), resolve_policy(policy), world
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
         place = resolve_world(world)
-        playing = configured_for(given, int(rounds), place if tell else None)
+        playing = configured_for(given, int(rounds), place if inform else None)
         check_needs(playing)
         label = given.label if isinstance(given, Policy) else type(given).__name__
-        return cls(playing, place, marks, positive(seeds, "seeds"), int(seed), shuffle, label)
+        return cls(playing, place, marks, positive(replications, "replications"), int(seed), shuffle, label)
 
     @property
     def rounds(self) -> int:

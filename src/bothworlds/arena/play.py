@@ -19,12 +19,12 @@ def play(
     world: str | World,
     rounds: int,
     *,
-    seeds: int = 10,
+    replications: int = 10,
     seed: int = 0,
     checkpoints: int | Sequence[int] = 100,
     jobs: int | None = None,
     shuffle: bool = True,
-    tell: bool = False,
+    inform: bool = False,
     engine: str = "local",
     address: str | None = None,
     cells: str | Path | None = None,
@@ -42,7 +42,7 @@ def play(
         Names, or objects.
     rounds
         The number of rounds; also the horizon of a policy whose setting ``horizon`` is None.
-    seeds
+    replications
         The number of replications.
     seed
         The seed of all randomness.
@@ -54,7 +54,7 @@ def play(
     shuffle
         Whether item labels are shuffled in each replication. Without it, a policy that breaks ties by label profits
         from a world that lists its items in the best order.
-    tell
+    inform
         Whether the policy gets what it needs to know of the world where its settings leave it open: the examination
         (that of round 0), or the world itself.
     engine
@@ -88,16 +88,16 @@ def play(
 
     Examples
     --------
-    >>> result = play("ftrl-pbm", "paper/stochastic", rounds=2_000, seeds=3, checkpoints=4)
+    >>> result = play("ftrl-pbm", "paper/stochastic", rounds=2_000, replications=3, checkpoints=4)
     >>> result.rounds
     array([ 500, 1000, 1500, 2000])
     >>> result.reward.shape
     (3, 4)
-    >>> again = play("ftrl-pbm", "paper/stochastic", rounds=2_000, seeds=3, checkpoints=4, jobs=1)
+    >>> again = play("ftrl-pbm", "paper/stochastic", rounds=2_000, replications=3, checkpoints=4, jobs=1)
     >>> bool((again.reward == result.reward).all())
     True
     """
-    game = Game.of(policy, world, rounds, seeds, seed, checkpoints, shuffle, tell)
+    game = Game.of(policy, world, rounds, replications, seed, checkpoints, shuffle, inform)
     warn_of_no_change([game])
     return run([game], engine_named(engine, address, jobs), cells=cells, progress=progress)[0]
 
@@ -107,11 +107,11 @@ def compete(
     worlds: Sequence[str | World],
     rounds: int,
     *,
-    seeds: int = 10,
+    replications: int = 10,
     seed: int = 0,
     checkpoints: int = 100,
     jobs: int | None = None,
-    tell: bool = False,
+    inform: bool = False,
     engine: str = "local",
     address: str | None = None,
     cells: str | Path | None = None,
@@ -120,21 +120,21 @@ def compete(
 ) -> list[Result]:
     """Play every policy in every world with the same users, and return the results, worlds first.
 
-    ``finished`` is called with each result as soon as it is there, in this thread. With ``tell`` policies get what they
-    need to know of the world; a policy that needs the examination of positions is left out of a world that has none. An
-    UnchangedWorldWarning is issued for a world that changes, but not within ``rounds`` rounds. The other arguments are
-    those of :func:`play`, and so are the exceptions.
+    ``finished`` is called with each result as soon as it is there, in this thread. With ``inform`` policies get what
+    they need to know of the world; a policy that needs the examination of positions is left out of a world that has
+    none. An UnchangedWorldWarning is issued for a world that changes, but not within ``rounds`` rounds. The other
+    arguments are those of :func:`play`, and so are the exceptions.
 
-    >>> results = compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=2)
+    >>> results = compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, replications=2)
     >>> [result.policy for result in results]
     ['uniform', 'ftrl-pbm']
     """
     players, places = [resolve_policy(policy) for policy in policies], [resolve_world(world) for world in worlds]
     games = [
-        Game.of(policy, world, rounds, seeds, seed, checkpoints, tell=tell)
+        Game.of(policy, world, rounds, replications, seed, checkpoints, inform=inform)
         for world in places
         for policy in players
-        if not (tell and _lacks_examination(policy, rounds, world))
+        if not (inform and _lacks_examination(policy, rounds, world))
     ]
     warn_of_no_change(games)
     return run(games, engine_named(engine, address, jobs), cells=cells, progress=progress, finished=finished)

@@ -70,9 +70,9 @@ class Result:
     rounds
         (checkpoints,) The rounds after which rewards were recorded.
     reward
-        (seeds, checkpoints) Cumulative expected reward.
+        (replications, checkpoints) Cumulative expected reward.
     clicks
-        (seeds, checkpoints) Cumulative simulated clicks.
+        (replications, checkpoints) Cumulative simulated clicks.
     best_fixed
         (checkpoints,) The cumulative expected reward of the best fixed ranking.
     best_dynamic
@@ -111,12 +111,12 @@ class Result:
         """The final average reward, with its standard error if there is one.
 
         >>> import bothworlds
-        >>> bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2)
+        >>> bothworlds.play("uniform", "paper/stochastic", rounds=1_000, replications=2)
         <Result: uniform in paper/stochastic, reward 1.8582 ±0.0022 per round, 1,000 rounds, 2 replications>
         """
-        (reward, error), seeds = self.final(), len(self.reward)
-        spread = f" ±{error:.4f}" if seeds > 1 else ""
-        played = f"{int(self.rounds[-1]):,} rounds, {seeds} replication{'s' * (seeds > 1)}"
+        (reward, error), replications = self.final(), len(self.reward)
+        spread = f" ±{error:.4f}" if replications > 1 else ""
+        played = f"{int(self.rounds[-1]):,} rounds, {replications} replication{'s' * (replications > 1)}"
         return f"<Result: {self.policy} in {self.world}, reward {reward:.4f}{spread} per round, {played}>"
 
     def build_world(self) -> World:
@@ -125,7 +125,8 @@ class Result:
         Raises ValueError if the result was saved without a description, or if no world can be built from it.
 
         >>> import bothworlds
-        >>> result = bothworlds.play("uniform", bothworlds.world("paper/stochastic", gap=0.01), rounds=10, seeds=1)
+        >>> world = bothworlds.world("paper/stochastic", gap=0.01)
+        >>> result = bothworlds.play("uniform", world, rounds=10, replications=1)
         >>> result.build_world()
         <Stochastic 'paper/stochastic(gap=0.01)': 10 items, 5 positions>
         """
@@ -141,10 +142,10 @@ class Result:
         return no_change(self.world, self.first_change, int(self.rounds[-1]))
 
     def average_reward(self) -> NDArray[np.float64]:
-        """Expected reward per round up to each checkpoint, (seeds, checkpoints).
+        """Expected reward per round up to each checkpoint, (replications, checkpoints).
 
         >>> import bothworlds
-        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2, checkpoints=5)
+        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, replications=2, checkpoints=5)
         >>> result.average_reward().shape
         (2, 5)
         """
@@ -152,14 +153,14 @@ class Result:
         return average
 
     def regret(self, against: Literal["fixed", "dynamic"] = "fixed") -> NDArray[np.float64]:
-        """The reward of the comparator minus that of the policy, (seeds, checkpoints).
+        """The reward of the comparator minus that of the policy, (replications, checkpoints).
 
         ``"fixed"`` is the best single ranking for the rounds so far, the comparator of the paper; ``"dynamic"`` is
         the best ranking of each round. They are the same in a world that does not change. Any other value of
         ``against`` raises ValueError.
 
         >>> import bothworlds
-        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2, checkpoints=5)
+        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, replications=2, checkpoints=5)
         >>> bool(abs(result.regret("fixed") - result.regret("dynamic")).max() < 1e-6)
         True
         """
@@ -206,7 +207,7 @@ class Result:
         for another name, and ImportError without the library.
 
         >>> import bothworlds
-        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, seeds=2, checkpoints=5)
+        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, replications=2, checkpoints=5)
         >>> result.to_frame("arrow").shape
         (10, 9)
         """
@@ -219,8 +220,8 @@ class Result:
     def _repr_html_(self) -> str:
         """A table of means over the replications, for notebooks."""
         some = np.unique(np.linspace(0, self.rounds.size - 1, 5).round().astype(np.int64))
-        average, seeds = self.average_reward()[:, some], len(self.reward)
-        spread = average.std(axis=0, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.full(some.size, np.nan)
+        average, replications = self.average_reward()[:, some], len(self.reward)
+        spread = average.std(axis=0, ddof=1) / np.sqrt(replications) if replications > 1 else np.full(some.size, np.nan)
         columns = {
             "round": self.rounds[some].tolist(),
             "average reward": average.mean(axis=0).tolist(),
@@ -228,7 +229,7 @@ class Result:
             "regret (fixed)": self.regret("fixed")[:, some].mean(axis=0).tolist(),
             "regret (dynamic)": self.regret("dynamic")[:, some].mean(axis=0).tolist(),
         }
-        title = f"{self.policy} in {self.world}: mean of {seeds} replication{'s' * (seeds > 1)}"
+        title = f"{self.policy} in {self.world}: mean of {replications} replication{'s' * (replications > 1)}"
         return html_table(title, columns, [self.no_change] if self.no_change else [])
 
 

@@ -82,7 +82,7 @@ def load(path: str | Path, *, policy: str | None = None, world: str | None = Non
 
     >>> import tempfile
     >>> from bothworlds.arena import play
-    >>> result = play("uniform", "paper/stochastic", rounds=100, seeds=2)
+    >>> result = play("uniform", "paper/stochastic", rounds=100, replications=2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     again = load(save_results([result], Path(folder) / "results.parquet"))
     >>> again.build_world()
@@ -114,7 +114,7 @@ def load_results(path: str | Path) -> list[Result]:
 
     >>> import tempfile
     >>> from bothworlds.arena import play
-    >>> result = play("uniform", "paper/stochastic", rounds=100, seeds=2)
+    >>> result = play("uniform", "paper/stochastic", rounds=100, replications=2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     again = load_results(save_results([result], Path(folder) / "results.parquet"))
     >>> bool((again[0].reward == result.reward).all())

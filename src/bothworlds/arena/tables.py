@@ -40,12 +40,12 @@ def standings(results: Sequence[Result]) -> Standings:
     """Return the average reward per round of every policy in every world, with standard errors over replications.
 
     >>> from bothworlds.arena import compete
-    >>> table = standings(compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, seeds=3))
+    >>> table = standings(compete(["uniform", "ftrl-pbm"], ["paper/stochastic"], rounds=500, replications=3))
     >>> [row.name for row in table.rows if not row.reference]
     ['ftrl-pbm']
     """
     worlds = list(dict.fromkeys(result.world for result in results))
-    rounds, seeds = int(results[0].rounds[-1]), results[0].reward.shape[0]
+    rounds, replications = int(results[0].rounds[-1]), results[0].reward.shape[0]
     rows = []
     for name, comparator in COMPARATORS.items():
         firsts = [next(r for r in results if r.world == world) for world in worlds]
@@ -60,8 +60,8 @@ def standings(results: Sequence[Result]) -> Standings:
         cost = 1e6 * sum(r.cost() for r in own.values()) / len(own)
         cells = [_cell(own[world], best[world]) if world in own else None for world in worlds]
         rows.append(TableRow(policy, cells, cost, not next(iter(own.values())).adaptive))
-    title = f"average expected reward per round, {rounds:,} rounds, {seeds} replication{'s' if seeds > 1 else ''}"
-    return Standings(title, worlds, rows, changes_not_shown(results))
+    played = f"{rounds:,} rounds, {replications} replication{'s' if replications > 1 else ''}"
+    return Standings(f"average expected reward per round, {played}", worlds, rows, changes_not_shown(results))
 
 
 def _cell(result: Result, best: float | None) -> TableCell:

@@ -32,7 +32,7 @@ SIMULATION, CLICK_LOGS, SERVICE = "Simulation", "Click logs", "The service"
 
 
 class CommandGroup(typer.Typer):
-    """A Typer application whose help shows flags without a type; Typer shows ``--tell <bool>``."""
+    """A Typer application whose help shows flags without a type; Typer shows ``--inform <bool>``."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=_Group, **options)

@@ -53,17 +53,17 @@ Worlds = Annotated[
 Rounds = Annotated[
     int, typer.Option("--rounds", "-T", parser=count(1), metavar="N", help="Rounds to play: 100000, 100_000 or 1e5.")
 ]
-Seeds = Annotated[
+Replications = Annotated[
     int,
-    typer.Option("--seeds", "-n", parser=count(1), metavar="N", help="Replications, each with its own users."),
+    typer.Option("--replications", "-n", parser=count(1), metavar="N", help="Replications, each with its own users."),
 ]
 Seed = Annotated[int, typer.Option("--seed", parser=count(0), metavar="N", help="Seed of the random numbers.")]
 Checkpoints = Annotated[
     int, typer.Option("--checkpoints", parser=count(1), metavar="N", help="Number of points on the curves.")
 ]
-Tell = Annotated[
+Inform = Annotated[
     bool,
-    typer.Option("--tell", help="Give policies the facts that they need about the world, such as its examination."),
+    typer.Option("--inform", help="Give policies the facts that they need about the world, such as its examination."),
 ]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Replications in parallel; one per core if omitted.")
@@ -85,11 +85,11 @@ def play(
     policy: Policies = ["all-weather"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
     rounds: Rounds = DEFAULT_ROUNDS,
-    seeds: Seeds = 10,
+    replications: Replications = 10,
     seed: Seed = 0,
     checkpoints: Checkpoints = 100,
     jobs: Jobs = None,
-    tell: Tell = False,
+    inform: Inform = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves to this file: .svg, .png or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(help="Save every checkpoint to this file: .parquet or .csv.")] = None,
     engine: Engine = "local",
@@ -106,7 +106,7 @@ def play(
     """
     check_outputs(plot, save, (".parquet", ".csv"))
     where = {"engine": engine, "address": address, "jobs": jobs, "cells": cells}
-    results = _compete(policy, world, rounds, seeds, seed, checkpoints, tell, where)
+    results = _compete(policy, world, rounds, replications, seed, checkpoints, inform, where)
     _print_table(results)
     _print_attacks(results)
     _write(results, save, plot)
@@ -124,7 +124,7 @@ def arena(
         typer.Option("--world", "-w", metavar="NAME[:SETTING=VALUE,...]", help="Only in these; five if omitted."),
     ] = None,
     rounds: Rounds = DEFAULT_ROUNDS,
-    seeds: Seeds = 10,
+    replications: Replications = 10,
     seed: Seed = 0,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Folder for results and figures.")] = Path("out"),
@@ -145,7 +145,7 @@ def arena(
 
     worlds = world or arena_worlds(rounds)
     where = {"engine": engine, "address": address, "jobs": jobs, "cells": out / "cells"}
-    results = _compete(policy or policies.names(), worlds, rounds, seeds, seed, 100, True, where)
+    results = _compete(policy or policies.names(), worlds, rounds, replications, seed, 100, True, where)
     _print_table(results)
     typer.echo(f"table:   {save_table(standings(results), out / 'arena.md')}")
     _write(results, _results_path(out), None)
@@ -258,10 +258,10 @@ def _compete(
     policies: Sequence[str],
     worlds: Sequence[str],
     rounds: int,
-    seeds: int,
+    replications: int,
     seed: int,
     checkpoints: int,
-    tell: bool,
+    inform: bool,
     where: Mapping[str, Any],
 ) -> list[Result]:
     from ..arena import compete
@@ -273,10 +273,10 @@ def _compete(
         resolved_policies,
         resolved_worlds,
         rounds,
-        seeds=seeds,
+        replications=replications,
         seed=seed,
         checkpoints=checkpoints,
-        tell=tell,
+        inform=inform,
         **where,
     )
 

@@ -52,12 +52,14 @@ class Attacks(Question):
 
     def played(self, size: Size) -> str:
         """Return how much is played, in words."""
-        return f"{size.rounds:,} rounds, {size.seeds} replications"
+        return f"{size.rounds:,} rounds, {size.replications} replications"
 
     def games(self, size: Size) -> list[Game]:
         """Return every policy in both worlds."""
         return [
-            game(name, world, size.rounds, size.seeds) for world in attacked_worlds(size).values() for name in POLICIES
+            game(name, world, size.rounds, size.replications)
+            for world in attacked_worlds(size).values()
+            for name in POLICIES
         ]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
@@ -74,7 +76,7 @@ class Attacks(Question):
                     panel.set_title(titles[key])
                 panels[0, 0].set_ylabel("share of rounds with the item first")
         caption = (
-            f"Share of rounds in which the attacked item is first, {size.rounds:,} rounds, mean of {size.seeds} "
+            f"Share of rounds in which the attacked item is first, {size.rounds:,} rounds, mean of {size.replications} "
             f"replications. Left: in the first {size.rounds // SHARE:,} rounds only clicks on the worst item are "
             "reported. Right: in these rounds no click on the best item is reported."
         )
@@ -86,7 +88,7 @@ class Attacks(Question):
 
 
 def _late_share(result: Result, size: Size) -> NDArray[np.float64]:
-    """The share of the second half in which the attacked item is first, (seeds,)."""
+    """The share of the second half in which the attacked item is first, (replications,)."""
     if result.attack is None:
         raise KeyError(f"the result of {result.policy} in {result.world} has no scores of an attack")
     return result.attack.share_first(since=size.rounds // 2)

@@ -42,7 +42,7 @@ def _hard_instance(size: Size) -> World:
 
 def _long_games(results: Results, size: Size) -> Results:
     """The results from which growth is measured; other questions may have played more replications of some."""
-    return results.of_length(size.long_rounds).first_replications(size.seeds)
+    return results.of_length(size.long_rounds).first_replications(size.replications)
 
 
 class Growth(Question):
@@ -57,8 +57,8 @@ class Growth(Question):
 
     def games(self, size: Size) -> list[Game]:
         """Return FTRL-PBM in steady and hostile worlds, three policies on the hard instance, and long games."""
-        long = [game(NAME, _world(name, size), size.long_rounds, size.seeds) for name in STEADY + HOSTILE]
-        hard = [game(name, _hard_instance(size), size.rounds, size.seeds) for name in HARD_INSTANCE_POLICIES]
+        long = [game(NAME, _world(name, size), size.long_rounds, size.replications) for name in STEADY + HOSTILE]
+        hard = [game(name, _hard_instance(size), size.rounds, size.replications) for name in HARD_INSTANCE_POLICIES]
         return long + hard + logarithm_games(size)
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
@@ -72,7 +72,7 @@ class Growth(Question):
                 _draw_hard_instance(panels[0, 2], results.of_length(size.rounds), size)
                 panels[0, 0].set_ylabel("regret against the best fixed list")
         caption = (
-            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.seeds} replications. Dashed: the bounds of "
+            f"FTRL-PBM, {size.long_rounds:,} rounds, mean of {size.replications} replications. Dashed: the bounds of "
             "Theorem 1 (any users; for the items and positions of each world) and Theorem 2 (steady users, synthetic "
             "world). On the hard instance three policies, with the lower bound of Theorem 3 and the most that can be "
             "lost there."
@@ -135,7 +135,7 @@ class Growth(Question):
 
 
 def exponents(result: Result) -> NDArray[np.float64]:
-    """Return the slope of log regret against log rounds over the last factor of ten, (seeds,)."""
+    """Return the slope of log regret against log rounds over the last factor of ten, (replications,)."""
     late = result.rounds >= result.rounds[-1] / 10
     regret = np.maximum(result.regret()[:, late], 1.0)
     slopes = np.polyfit(np.log(result.rounds[late]), np.log(regret).T, 1)[0]
@@ -150,7 +150,7 @@ def _by_world(
 
 
 def _share_of_bound(result: Result) -> NDArray[np.float64]:
-    """Return the largest share of the bound of Theorem 1 that regret reaches at a checkpoint, (seeds,)."""
+    """Return the largest share of the bound of Theorem 1 that regret reaches at a checkpoint, (replications,)."""
     world = result.build_world()
     shares: NDArray[np.float64] = (result.regret() / _theorem_1(world.n_items, world.n_positions, result)).max(axis=1)
     return shares

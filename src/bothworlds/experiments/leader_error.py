@@ -132,7 +132,7 @@ class LeaderError(Question):
         """Return the exact leader and Frank-Wolfe with every number of steps, in one world."""
         world = named_world(WORLD)
         players = [policy(EXACT), *(FrankWolfeLeader(k) for k in STEPS)]
-        return [game(player, world, size.short_rounds, size.few_seeds) for player in players]
+        return [game(player, world, size.short_rounds, size.few_replications) for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw the regret of every leader."""
@@ -147,7 +147,7 @@ class LeaderError(Question):
                     labels.append(EndLabel(float(regret[-1]), label, colour))
                 label_ends(panel, size.short_rounds, labels)
                 panel.set(xlabel="rounds", ylabel="regret", xlim=(0, size.short_rounds))
-        caption = f"Regret in {WORLD}, mean of {size.few_seeds} replications with the same users."
+        caption = f"Regret in {WORLD}, mean of {size.few_replications} replications with the same users."
         return [Figure("leader-error", self.title, caption)]
 
     def claims(self, size: Size) -> Sequence[Claim]:
@@ -173,4 +173,4 @@ def _regret_over_exact(k: int, results: Results, size: Size) -> Measured:
 
 
 def _result(results: Results, player: Policy, size: Size) -> Result:
-    return results.of_length(size.short_rounds).first_replications(size.few_seeds)[player, named_world(WORLD)]
+    return results.of_length(size.short_rounds).first_replications(size.few_replications)[player, named_world(WORLD)]

@@ -46,11 +46,11 @@ def _worlds(size: Size) -> dict[str, tuple[World, int]]:
 def logarithm_games(size: Size) -> list[Game]:
     """Return FTRL-PBM and two other policies in the long games of the size; none in a size without them."""
     played = [(name, *game) for game in _worlds(size).values() for name in POLICIES]
-    return [game(name, world, rounds, size.few_seeds) for name, world, rounds in played]
+    return [game(name, world, rounds, size.few_replications) for name, world, rounds in played]
 
 
 def increments(result: Result) -> NDArray[np.float64]:
-    """Return by how much regret grows over the last factor of ten and over the one before, (seeds, 2)."""
+    """Return by how much regret grows over the last factor of ten and over the one before, (replications, 2)."""
     ends = result.rounds[-1] / np.array([1.0, 10.0, 100.0])
     places = [int(np.abs(result.rounds - end).argmin()) for end in ends]
     regret = result.regret()[:, places]
@@ -58,7 +58,7 @@ def increments(result: Result) -> NDArray[np.float64]:
 
 
 def fitted_line(result: Result) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return a and b of regret = a + b log T over the last two factors of ten, each (seeds,)."""
+    """Return a and b of regret = a + b log T over the last two factors of ten, each (replications,)."""
     late = result.rounds >= result.rounds[-1] / 100
     slope, start = np.polyfit(np.log(result.rounds[late]), result.regret()[:, late].T, 1)
     return start, slope
@@ -73,7 +73,7 @@ def logarithm_figure(results: Results, size: Size, folder: str) -> list[Figure]:
         with drawing(path, across=len(worlds), narrow=narrow) as panels:
             for panel, (label, (world, rounds)) in zip(panels.flat, worlds.items()):
                 for name, colour, line in zip(POLICIES, PALETTE, LINES):
-                    result = results.of_length(rounds).first_replications(size.few_seeds)[name, world]
+                    result = results.of_length(rounds).first_replications(size.few_replications)[name, world]
                     start, slope = (values.mean() for values in fitted_line(result))
                     late = result.rounds[result.rounds >= result.rounds[-1] / 100]
                     text = f"{name}: {start:,.0f} + {slope:,.1f} log T"
@@ -84,8 +84,8 @@ def logarithm_figure(results: Results, size: Size, folder: str) -> list[Figure]:
                 panel.legend(frameon=False, fontsize=6.5)
             panels.flat[0].set_ylabel("regret against the best fixed list")
     caption = (
-        f"Steady users, mean of {size.few_seeds} replications. A logarithm is a straight line here. Grey: the line "
-        "that was fitted to the last two factors of ten."
+        f"Steady users, mean of {size.few_replications} replications. A logarithm is a straight line here. Grey: the "
+        "line that was fitted to the last two factors of ten."
     )
     return [Figure("logarithm", "The logarithm of Theorem 2", caption)]
 
@@ -109,13 +109,13 @@ def logarithm_claims(size: Size) -> list[Claim]:
 
 
 def _ratios(world: World, rounds: int, results: Results, size: Size) -> Measured:
-    played = results.of_length(rounds).first_replications(size.few_seeds)
+    played = results.of_length(rounds).first_replications(size.few_replications)
     grown = {name: increments(played[name, world]).T for name in POLICIES}
     return {name: estimate(last / before.mean()) for name, (last, before) in grown.items()}
 
 
 def _with_lines(world: World, rounds: int, ratios: Mapping[str, Estimate], results: Results, size: Size) -> str:
-    played, said = results.of_length(rounds).first_replications(size.few_seeds), []
+    played, said = results.of_length(rounds).first_replications(size.few_replications), []
     for name, ratio in ratios.items():
         start, slope = (estimate(values) for values in fitted_line(played[name, world]))
         said.append(f"{name}: {ratio}, regret {start} + {slope} log T")

@@ -128,15 +128,15 @@ def panel_games(keys: str, players: Sequence[str | Policy], size: Size) -> list[
 def replications(player: Policy, size: Size) -> int:
     """Return how many replications a policy plays in the panels."""
     if player.name in MANY:
-        return size.many_seeds
-    return size.few_seeds if player.name in FEW else size.seeds
+        return size.many_replications
+    return size.few_replications if player.name in FEW else size.replications
 
 
 def replications_in_words(size: Size) -> str:
     """Return how many replications the policies play in the panels."""
     return (
-        f"{size.seeds} replications ({size.few_seeds} of {', '.join(FEW)}; {size.many_seeds} of {', '.join(MANY)}, "
-        "which fails in a few)"
+        f"{size.replications} replications ({size.few_replications} of {', '.join(FEW)}; {size.many_replications} of "
+        f"{', '.join(MANY)}, which fails in a few)"
     )
 
 

@@ -23,19 +23,19 @@ class Size(NamedTuple):
     """How much is played; ``name`` is the name of the size on the command line.
 
     The panels of the paper's figures have ``rounds`` rounds and users that change every ``phase`` rounds. Policies play
-    ``seeds`` replications, those that take long ``few_seeds``, those with very skewed rewards ``many_seeds``. Growth is
-    measured in games of ``long_rounds`` rounds, expensive
-    policies play ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which the paper fitted to
-    a search log. The logarithm of Theorem 2 is measured in games of ``easy_rounds`` rounds of a small world and of
-    ``steady_rounds`` rounds of the paper's; they are not played if these are 0.
+    ``replications`` replications, those that take long ``few_replications``, those with very skewed rewards
+    ``many_replications``. Growth is measured in games of ``long_rounds`` rounds, expensive policies play
+    ``short_rounds``. ``fitted``, if not None, is a world that replaces the one which the paper fitted to a search log.
+    The logarithm of Theorem 2 is measured in games of ``easy_rounds`` rounds of a small world and of ``steady_rounds``
+    rounds of the paper's; they are not played if these are 0.
     """
 
     name: str
     rounds: int
     phase: int
-    many_seeds: int
-    seeds: int
-    few_seeds: int
+    many_replications: int
+    replications: int
+    few_replications: int
     long_rounds: int
     short_rounds: int
     fitted: Stochastic | None = None
@@ -43,9 +43,9 @@ class Size(NamedTuple):
     steady_rounds: int = 0
 
 
-def game(policy: str | Policy, world: World, rounds: int, seeds: int) -> Game:
+def game(policy: str | Policy, world: World, rounds: int, replications: int) -> Game:
     """Return a game of an experiment: the policy gets what it needs to know of the world."""
-    return Game.of(policy, world, rounds, seeds, checkpoints=game_checkpoints(rounds), tell=True)
+    return Game.of(policy, world, rounds, replications, checkpoints=game_checkpoints(rounds), inform=True)
 
 
 def game_checkpoints(rounds: int) -> NDArray[np.int64]:
@@ -88,8 +88,9 @@ class Question(ABC):
     def played(self, size: Size) -> str:
         """Return how much is played, in words."""
         return (
-            f"{size.rounds:,} rounds, phases of {size.phase:,}, {size.seeds} replications ({size.few_seeds} of "
-            f"policies that take long, {size.many_seeds} of PBM-PIE, whose rewards are very skewed)"
+            f"{size.rounds:,} rounds, phases of {size.phase:,}, "
+            f"{size.replications} replications ({size.few_replications} of policies that take long, "
+            f"{size.many_replications} of PBM-PIE, whose rewards are very skewed)"
         )
 
     @abstractmethod

@@ -30,7 +30,7 @@ def game_key(policy: Policy, world: World, rounds: int) -> GameKey:
     >>> game_key(uniform, world, 10) == game_key(uniform, renamed, 10) != game_key(uniform, world, 20)
     True
     """
-    game = Game.of(policy, world, rounds, checkpoints=1, tell=True)
+    game = Game.of(policy, world, rounds, checkpoints=1, inform=True)
     return game.policy_name, _json(game.settings), _json(world.description()), rounds
 
 
@@ -54,9 +54,11 @@ class Results:
         """Return the results of all games of that many rounds."""
         return Results([result for result in self.all if result.rounds[-1] == rounds])
 
-    def first_replications(self, seeds: int) -> Results:
+    def first_replications(self, replications: int) -> Results:
         """Return the same results with at most so many replications each, the first ones."""
-        return Results([replace(one, reward=one.reward[:seeds], clicks=one.clicks[:seeds]) for one in self.all])
+        return Results(
+            [replace(one, reward=one.reward[:replications], clicks=one.clicks[:replications]) for one in self.all]
+        )
 
     def __getitem__(self, key: tuple[str | Policy, str | World]) -> Result:
         """Return the result of a policy in a world.
@@ -95,7 +97,7 @@ class Results:
         return [result for world in worlds for policy in policies for result in self._find(policy, world)]
 
     def earned(self, policy: str | Policy, world: str | World) -> NDArray[np.float64]:
-        """Return the final average reward per round of every replication, (seeds,)."""
+        """Return the final average reward per round of every replication, (replications,)."""
         values: NDArray[np.float64] = self[policy, world].average_reward()[:, -1]
         return values
 

@@ -42,12 +42,12 @@ class ServiceCost(Question):
 
     def played(self, size: Size) -> str:
         """Return how much is played, in words."""
-        return f"{size.rounds:,} rounds and {size.many_seeds} replications of every policy, phases of {PHASE:,}"
+        return f"{size.rounds:,} rounds and {size.many_replications} replications of every policy, phases of {PHASE:,}"
 
     def games(self, size: Size) -> list[Game]:
         """Return both policies, with prompt and with late clicks, in every world."""
         players = [player for name in POLICIES for player in (policy(name), *(_late(name, k) for k in DELAYS))]
-        return [game(player, world, size.rounds, size.many_seeds) for world in _worlds() for player in players]
+        return [game(player, world, size.rounds, size.many_replications) for world in _worlds() for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw what every delay costs each policy per round."""
@@ -66,7 +66,7 @@ class ServiceCost(Question):
                 panels[0, 0].legend()
         caption = (
             f"Reward per round that is lost against prompt clicks in {size.rounds:,} rounds: mean and 95% interval of "
-            f"{size.many_seeds} replications with the same users."
+            f"{size.many_replications} replications with the same users."
         )
         return [Figure(self.name, self.title, caption)]
 

@@ -38,7 +38,7 @@ class Shapes(Question):
     def games(self, size: Size) -> list[Game]:
         """Return FTRL-PBM in a world of every shape."""
         shapes = dict.fromkeys(ITEMS + POSITIONS)
-        return [game(NAME, _stretched(n, m), size.short_rounds * 4, size.seeds) for n, m in shapes]
+        return [game(NAME, _stretched(n, m), size.short_rounds * 4, size.replications) for n, m in shapes]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw regret against items and against positions."""
@@ -62,8 +62,8 @@ class Shapes(Question):
                     panel.set_xlabel("items, with 5 positions" if axis == 0 else "positions, with 40 items")
                 panels[0, 0].set_ylabel("regret")
         caption = (
-            f"Regret after {size.short_rounds * 4:,} rounds, mean and standard error of {size.seeds} replications. "
-            "Dashed: growth like the bound of Theorem 1, from the first point."
+            f"Regret after {size.short_rounds * 4:,} rounds, mean and standard error of {size.replications} "
+            "replications. Dashed: growth like the bound of Theorem 1, from the first point."
         )
         return [Figure("shapes", self.title, caption)]
 

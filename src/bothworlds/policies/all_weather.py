@@ -165,7 +165,7 @@ class AllWeather(CompiledPolicy):
     --------
     >>> import bothworlds
     >>> world = bothworlds.world("paper/periodic-both", phase=5_000)
-    >>> ours, theirs = (bothworlds.play(name, world, 20_000, seeds=4) for name in ("all-weather", "ftrl-pbm"))
+    >>> ours, theirs = (bothworlds.play(name, world, 20_000, replications=4) for name in ("all-weather", "ftrl-pbm"))
     >>> bool(ours.final()[0] > theirs.final()[0] + 0.02)
     True
 

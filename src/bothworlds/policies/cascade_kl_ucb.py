@@ -43,7 +43,7 @@ class CascadeKlUcb(CompiledPolicy):
     --------
     >>> import bothworlds
     >>> tight, wide = (
-    ...     bothworlds.play(p, "cascade/yandex", 5_000, seeds=2) for p in ("cascade-kl-ucb", "cascade-ucb")
+    ...     bothworlds.play(p, "cascade/yandex", 5_000, replications=2) for p in ("cascade-kl-ucb", "cascade-ucb")
     ... )
     >>> bool(tight.final()[0] > wide.final()[0])
     True

@@ -53,7 +53,7 @@ class CombTs(Forgetting):
     Examples
     --------
     >>> import bothworlds
-    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, seeds=2) for p in ("comb-ts", "comb-ucb"))
+    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, replications=2) for p in ("comb-ts", "comb-ucb"))
     >>> bool(ours.final()[0] > theirs.final()[0])
     True
 

@@ -64,7 +64,7 @@ class ContextTs(CompiledPolicy):
     >>> import bothworlds
     >>> world = bothworlds.world("context/segments")
     >>> reward = [
-    ...     bothworlds.play(policy, world, 10_000, seeds=2).final()[0]
+    ...     bothworlds.play(policy, world, 10_000, replications=2).final()[0]
     ...     for policy in ("context-ts", bothworlds.policies.one_for_all("context-ts"))
     ... ]
     >>> bool(reward[0] > reward[1])

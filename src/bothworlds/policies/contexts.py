@@ -106,7 +106,7 @@ def one_per_context(policy: str | Policy) -> OnePerContext:
     """Return the policy as one learner for each context.
 
     >>> import bothworlds
-    >>> bothworlds.play(one_per_context("gibbs-ts"), "context/segments", 200, seeds=1).policy
+    >>> bothworlds.play(one_per_context("gibbs-ts"), "context/segments", 200, replications=1).policy
     'one per context: gibbs-ts'
     """
     return OnePerContext(_resolved(policy))

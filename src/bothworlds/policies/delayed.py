@@ -44,7 +44,7 @@ class Delayed(CompiledPolicy):
     --------
     >>> import bothworlds
     >>> late = bothworlds.policies.Delayed(bothworlds.policy("ftrl-pbm"), delay=100)
-    >>> bothworlds.play(late, "paper/stochastic", 1_000, seeds=2).policy
+    >>> bothworlds.play(late, "paper/stochastic", 1_000, replications=2).policy
     "Delayed(policy='ftrl-pbm')"
     """
 

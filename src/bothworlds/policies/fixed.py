@@ -42,7 +42,8 @@ class Fixed(CompiledPolicy):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play(bothworlds.policy("fixed", ranking=[0, 1, 2, 3, 4]), "paper/stochastic", 100, seeds=2)
+    >>> best = bothworlds.policy("fixed", ranking=[0, 1, 2, 3, 4])
+    >>> result = bothworlds.play(best, "paper/stochastic", 100, replications=2)
     >>> bool(abs(result.regret()).max() < 1e-9)    # the best list there is
     True
     """

@@ -71,8 +71,8 @@ class Ftpl(Restarting):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play("ftpl", "paper/stochastic", rounds=2_000, seeds=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=2_000, seeds=4)
+    >>> result = bothworlds.play("ftpl", "paper/stochastic", rounds=2_000, replications=4)
+    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=2_000, replications=4)
     >>> bool(result.regret()[:, -1].mean() < 0.8 * uniform.regret()[:, -1].mean())
     True
 

@@ -72,8 +72,8 @@ class FtrlPbm(Leader):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds=10_000, seeds=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=10_000, seeds=4)
+    >>> result = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds=10_000, replications=4)
+    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=10_000, replications=4)
     >>> bool(result.regret()[:, -1].mean() < 0.5 * uniform.regret()[:, -1].mean())
     True
 

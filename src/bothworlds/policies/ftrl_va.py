@@ -84,7 +84,7 @@ class FtrlVa(Leader):
     --------
     >>> import bothworlds
     >>> regret = {
-    ...     name: bothworlds.play(name, "yandex/stochastic", rounds=10_000, seeds=6).regret()[:, -1].mean()
+    ...     name: bothworlds.play(name, "yandex/stochastic", rounds=10_000, replications=6).regret()[:, -1].mean()
     ...     for name in ("ftrl-va", "ftrl-pbm")
     ... }
     >>> bool(regret["ftrl-va"] < 0.5 * regret["ftrl-pbm"])

@@ -96,7 +96,7 @@ class GibbsTs(Detecting):
     Examples
     --------
     >>> import bothworlds
-    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, seeds=2) for p in ("gibbs-ts", "comb-ts"))
+    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, replications=2) for p in ("gibbs-ts", "comb-ts"))
     >>> bool(ours.final()[0] > theirs.final()[0])
     True
 

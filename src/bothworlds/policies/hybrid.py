@@ -71,8 +71,8 @@ class Hybrid(Leader):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play("hybrid", "paper/stochastic", rounds=5_000, seeds=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=5_000, seeds=4)
+    >>> result = bothworlds.play("hybrid", "paper/stochastic", rounds=5_000, replications=4)
+    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=5_000, replications=4)
     >>> bool(result.regret()[:, -1].mean() < 0.6 * uniform.regret()[:, -1].mean())
     True
 

@@ -68,7 +68,8 @@ class KlCombUcb(Forgetting):
     Examples
     --------
     >>> import bothworlds
-    >>> tight, wide = (bothworlds.play(p, "yandex/stochastic", 5_000, seeds=2) for p in ("kl-comb-ucb", "comb-ucb"))
+    >>> policies = ("kl-comb-ucb", "comb-ucb")
+    >>> tight, wide = (bothworlds.play(p, "yandex/stochastic", 5_000, replications=2) for p in policies)
     >>> bool(tight.final()[0] > wide.final()[0])
     True
 

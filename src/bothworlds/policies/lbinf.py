@@ -57,8 +57,8 @@ class Lbinf(Leader, Planning):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play("lbinf", "paper/stochastic", rounds=5_000, seeds=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=5_000, seeds=4)
+    >>> result = bothworlds.play("lbinf", "paper/stochastic", rounds=5_000, replications=4)
+    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=5_000, replications=4)
     >>> bool(result.regret()[:, -1].mean() < 0.6 * uniform.regret()[:, -1].mean())
     True
 

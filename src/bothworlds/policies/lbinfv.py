@@ -140,7 +140,7 @@ class Lbinfv(Leader, Planning):
 
     >>> import bothworlds
     >>> certain = bothworlds.worlds.stochastic([1.0, 1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-    >>> late = bothworlds.play("lbinfv", certain, rounds=4_000, seeds=4, checkpoints=[2_000]).regret()
+    >>> late = bothworlds.play("lbinfv", certain, rounds=4_000, replications=4, checkpoints=[2_000]).regret()
     >>> bool((late[:, 1] - late[:, 0]).max() < 0.02 * 2_000)
     True
 

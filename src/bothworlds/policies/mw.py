@@ -88,8 +88,8 @@ class Mw(Leader, Planning):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play("mw", "paper/stochastic", rounds=10_000, seeds=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=10_000, seeds=4)
+    >>> result = bothworlds.play("mw", "paper/stochastic", rounds=10_000, replications=4)
+    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=10_000, replications=4)
     >>> bool(result.regret()[:, -1].mean() < 0.8 * uniform.regret()[:, -1].mean())
     True
 

@@ -53,7 +53,7 @@ class Oracle(CompiledPolicy):
     --------
     >>> import bothworlds
     >>> world = bothworlds.world("paper/periodic-both", phase=500)
-    >>> result = bothworlds.play(bothworlds.policy("oracle", world=world), world, 2_000, seeds=2)
+    >>> result = bothworlds.play(bothworlds.policy("oracle", world=world), world, 2_000, replications=2)
     >>> bool(abs(result.regret("dynamic")).max() < 1e-6)
     True
     """

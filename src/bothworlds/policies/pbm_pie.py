@@ -83,7 +83,7 @@ class PbmPie(KnownExamination, PieSettings):
     >>> import bothworlds
     >>> world = bothworlds.world("yandex/stochastic")
     >>> policies = (bothworlds.policy(name, examination=world.examination) for name in ("pbm-pie", "pbm-ucb"))
-    >>> careful, optimist = (bothworlds.play(policy, world, rounds=10_000, seeds=4) for policy in policies)
+    >>> careful, optimist = (bothworlds.play(policy, world, rounds=10_000, replications=4) for policy in policies)
     >>> bool(careful.regret()[:, -1].mean() < 0.5 * optimist.regret()[:, -1].mean())
     True
 

@@ -65,7 +65,7 @@ class PbmPieMle(FittedExamination, PieSettings):
     Examples
     --------
     >>> import bothworlds
-    >>> result = bothworlds.play("pbm-pie-mle", "yandex/stochastic", rounds=10_000, seeds=4)
+    >>> result = bothworlds.play("pbm-pie-mle", "yandex/stochastic", rounds=10_000, replications=4)
     >>> bool(result.final()[0] > 0.8)    # the best list earns 0.865, a random one 0.194
     True
 

@@ -58,7 +58,7 @@ class PbmTs(KnownExamination):
     >>> import bothworlds
     >>> world = bothworlds.world("yandex/stochastic")
     >>> policies = (bothworlds.policy(name, examination=world.examination) for name in ("pbm-ts", "pbm-ucb"))
-    >>> sampling, bounds = (bothworlds.play(policy, world, rounds=10_000, seeds=4) for policy in policies)
+    >>> sampling, bounds = (bothworlds.play(policy, world, rounds=10_000, replications=4) for policy in policies)
     >>> bool(sampling.regret()[:, -1].mean() < 0.5 * bounds.regret()[:, -1].mean())
     True
 

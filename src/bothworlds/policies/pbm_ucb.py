@@ -61,8 +61,8 @@ class PbmUcb(KnownExamination):
     >>> import bothworlds
     >>> world = bothworlds.world("paper/stochastic")
     >>> policy = bothworlds.policy("pbm-ucb", examination=world.examination)
-    >>> result = bothworlds.play(policy, world, rounds=10_000, seeds=4)
-    >>> other = bothworlds.play("ftrl-pbm", world, rounds=10_000, seeds=4)
+    >>> result = bothworlds.play(policy, world, rounds=10_000, replications=4)
+    >>> other = bothworlds.play("ftrl-pbm", world, rounds=10_000, replications=4)
     >>> bool(result.regret()[:, -1].mean() < 0.5 * other.regret()[:, -1].mean())
     True
 

@@ -72,8 +72,8 @@ class PbmUcbMle(FittedExamination, Detecting):
     --------
     >>> import bothworlds
     >>> world = bothworlds.world("yandex/stochastic")
-    >>> known = bothworlds.play(bothworlds.policy("pbm-ucb", examination=world.examination), world, 10_000, seeds=4)
-    >>> fitted = bothworlds.play("pbm-ucb-mle", world, rounds=10_000, seeds=4)
+    >>> informed = bothworlds.policy("pbm-ucb", examination=world.examination)
+    >>> known, fitted = (bothworlds.play(p, world, 10_000, replications=4) for p in (informed, "pbm-ucb-mle"))
     >>> bool(abs(known.final()[0] - fitted.final()[0]) < 0.02)
     True
 

@@ -68,7 +68,7 @@ class RankedExp3(Planning):
 
     >>> import bothworlds
     >>> world = bothworlds.worlds.stochastic([1.0, 0.0, 0.0], [1.0])
-    >>> result = bothworlds.play("ranked-exp3", world, rounds=10_000, seeds=2)
+    >>> result = bothworlds.play("ranked-exp3", world, rounds=10_000, replications=2)
     >>> bool(result.final()[0] > 0.9)
     True
 

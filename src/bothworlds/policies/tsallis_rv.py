@@ -81,7 +81,7 @@ class TsallisRv(Leader):
     --------
     >>> import bothworlds
     >>> regret = {
-    ...     name: bothworlds.play(name, "paper/stochastic", rounds=10_000, seeds=6).regret()[:, -1].mean()
+    ...     name: bothworlds.play(name, "paper/stochastic", rounds=10_000, replications=6).regret()[:, -1].mean()
     ...     for name in ("tsallis-rv", "ftrl-pbm")
     ... }
     >>> bool(regret["tsallis-rv"] < regret["ftrl-pbm"])

@@ -241,7 +241,7 @@ def check_a_seed_fixes_everything(policy: Policy) -> None:
     cause = "learn draws random numbers, or something is stored outside the state"
     require(first == second, policy, f"the same seeds must give the same decisions; {cause}")
     world = _world()
-    a, b = (play(policy, world, 50, seeds=2, checkpoints=5, jobs=jobs) for jobs in (1, 2))
+    a, b = (play(policy, world, 50, replications=2, checkpoints=5, jobs=jobs) for jobs in (1, 2))
     same = bool((a.reward == b.reward).all() and (a.clicks == b.clicks).all())
     require(same, policy, f"the result of play must depend on the seed alone; {cause}")
 
@@ -372,7 +372,9 @@ def check_labels_do_not_matter(policy: Policy) -> None:
     # take less time than starting processes for a policy in plain Python.
     marks = (1, 10, 60)
     rewards = [
-        play(one, world, 60, seeds=150, seed=seed, checkpoints=marks, jobs=1, shuffle=False, progress=False).reward
+        play(
+            one, world, 60, replications=150, seed=seed, checkpoints=marks, jobs=1, shuffle=False, progress=False
+        ).reward
         for seed, one, world in ((10, policy, _world()), (11, relabelled, reversed_world))
     ]
     difference = np.abs(rewards[0].mean(axis=0) - rewards[1].mean(axis=0))
@@ -391,7 +393,7 @@ def check_it_beats_uniform_in_an_easy_world(policy: Policy) -> None:
         return
     world, rounds = _world(), getattr(policy, "patience", ROUNDS)
     ours, uniform = (
-        play(p, world, rounds, seeds=12, seed=12, checkpoints=1, jobs=1, progress=False)
+        play(p, world, rounds, replications=12, seed=12, checkpoints=1, jobs=1, progress=False)
         for p in (configured_for(policy, rounds, world), "uniform")
     )
     gain = ours.reward[:, -1] - uniform.reward[:, -1]

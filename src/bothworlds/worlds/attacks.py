@@ -156,7 +156,7 @@ class Attacked(World):
 
     >>> from bothworlds import play
     >>> world = Attacked(stochastic([0.9, 0.5, 0.1], [1.0]), Attack("promote", target=2, budget=100))
-    >>> result = play("comb-ucb", world, 1_000, seeds=2, progress=False)
+    >>> result = play("comb-ucb", world, 1_000, replications=2, progress=False)
     >>> bool((result.attack.flips <= 100).all())
     True
     """

@@ -68,7 +68,7 @@ def test_independent_clicks_are_a_world(models, name, tmp_path):
     pages = Pages.from_arrays(lists, np.zeros(lists.shape, int), query=["q0"] * 6)
     p = predict(models[name], pages).marginal
     np.testing.assert_allclose(users.click_probabilities(0)[pages.item, pages.position], p, atol=1e-12)
-    result = play("uniform", users, rounds=200, seeds=1)
+    result = play("uniform", users, rounds=200, replications=1)
     assert result.world.startswith(f"fitted {name}")
 
 
@@ -86,7 +86,7 @@ def test_dependent_clicks_are_a_world_that_answers_lists(models, name, tmp_path)
     number = {item: i for i, item in enumerate(items.tolist())}
     found = [users.expected_reward(0, np.array([number[pages.items[i]] for i in page])) for page in order]
     np.testing.assert_allclose(found, of_page, atol=1e-12)
-    result = play("uniform", users, rounds=200, seeds=1)
+    result = play("uniform", users, rounds=200, replications=1)
     assert result.world.startswith(f"fitted {name}")
     assert result.comparators["fixed"].startswith("exact")
 

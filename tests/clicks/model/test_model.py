@@ -234,7 +234,7 @@ def test_a_model_becomes_a_world(model, tmp_path):
     again = bothworlds.world(str(tmp_path / "m.json"))
     assert again.attraction.tolist() == world.attraction.tolist()
     assert (world.name, again.name) == ("fitted(query0)", "fitted m(query0)")
-    result = bothworlds.play("uniform", str(tmp_path / "m.json"), rounds=50, seeds=1)
+    result = bothworlds.play("uniform", str(tmp_path / "m.json"), rounds=50, replications=1)
     assert result.world == "fitted m(query0)"
 
 

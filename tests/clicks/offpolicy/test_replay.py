@@ -42,7 +42,9 @@ def test_a_fixed_list_earns_the_clicks_of_the_pages_that_show_it(rng):
 def test_replay_estimates_the_online_clicks_of_a_learner(generator):
     logs = [uniform_log(generator(k), 1200) for k in range(30)]
     replayed = [replay(log, bothworlds.policy("comb-ucb"), seed=k).estimate.value for k, log in enumerate(logs)]
-    live = bothworlds.play("comb-ucb", bothworlds.worlds.stochastic(ATTRACTION, EXAMINATION), 200, seeds=100, jobs=1)
+    live = bothworlds.play(
+        "comb-ucb", bothworlds.worlds.stochastic(ATTRACTION, EXAMINATION), 200, replications=100, jobs=1
+    )
     earned = live.reward[:, -1] / 200
     error = np.hypot(np.std(replayed) / np.sqrt(30), earned.std() / 10)
     assert abs(np.mean(replayed) - earned.mean()) < 4 * error

@@ -147,7 +147,7 @@ def test_a_policy_plays_with_the_least_and_the_most_of_every_number(name):
     for setting, bounds in bounds_of(type(policy(name))).items():
         for value in (bounds.least, bounds.most):
             extreme = configured_for(policy(name, **{setting: value}), 20, world("paper/stochastic"))
-            assert np.isfinite(play(extreme, "paper/stochastic", rounds=20, seeds=1, jobs=1).reward).all()
+            assert np.isfinite(play(extreme, "paper/stochastic", rounds=20, replications=1, jobs=1).reward).all()
 
 
 @pytest.mark.parametrize("name", names())

@@ -218,7 +218,7 @@ def test_forgetting_follows_users_who_change(settings):
     world = bothworlds.world("paper/periodic-items", gap=0.1, phase=4000)
     rewards = {}
     for learner in (PMED, policy("pmed", **settings)):
-        reward = bothworlds.play(learner, world, 8000, seeds=4, checkpoints=8).reward
+        reward = bothworlds.play(learner, world, 8000, replications=4, checkpoints=8).reward
         rewards[learner.label] = (reward[:, 7] - reward[:, 5]).mean()
     plain, forgetful = rewards.values()
     assert forgetful > plain
@@ -227,6 +227,6 @@ def test_forgetting_follows_users_who_change(settings):
 @pytest.mark.slow
 def test_regret_is_near_the_lower_bound():
     """The paper's world has C* = 103: with 50000 rounds the bound is 1119, and no policy need be better by much."""
-    result = bothworlds.play(PMED, "paper/stochastic", 50_000, seeds=6, checkpoints=5)
+    result = bothworlds.play(PMED, "paper/stochastic", 50_000, replications=6, checkpoints=5)
     regret = result.regret()[:, -1].mean()
     assert 500.0 < regret < 1.6 * 103.4 * log(50_000)
