@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bothworlds.serve.engine import housekeeping, recorder
 from tests.serve.postgres_server import PostgresServer
+
+# For the contract of the store, and for what is different in every database.
+on_both = pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,3 +40,12 @@ def postgres() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.remove()
+
+
+@pytest.fixture(params=("sqlite", pytest.param("postgres", marks=pytest.mark.nightly)))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store can be made; with the mark ``on_both``, on PostgreSQL in every run."""
+    if request.param == "sqlite":
+        return str(tmp_path / "store.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.fresh_address()

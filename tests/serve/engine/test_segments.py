@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack, closing
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from bothworlds.serve.engine.states import page_of, same_bits
 from bothworlds.serve.engine.views import read_state
 from bothworlds.serve.model import Invalid, TooMany, Unknown
 from bothworlds.serve.stores import open_store
+from tests.serve.conftest import on_both
 
 from .service import DAY, HOUR, ITEMS, Clock, answer, learned, looked, serving, visit, visits, with_service
 
@@ -116,35 +118,47 @@ async def shop(engine, name, until):
     return n
 
 
-def test_deleting_a_segment_under_traffic_leaves_what_its_log_gives(tmp_path):
+@pytest.mark.slow
+@on_both
+def test_deleting_a_segment_under_traffic_leaves_what_its_log_gives(place):
     """With counters, what was counted while the segment was deleted belonged to nobody."""
+    workers = 1 + place.startswith("postgres")
 
-    async def first(store, clock):
-        async with serving(store, clock) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
-            until = asyncio.get_running_loop().create_future()
-            shoppers = [asyncio.create_task(shop(engine, f"v{k}", until)) for k in range(6)]
-            for k in range(8):
-                await visit(engine, f"d{k}", {"a"}, segment="mobile")
-                clock.at += 1
-                await engine.delete_segment("home", "mobile", actor="ann")
-            until.set_result(None)
-            total = sum(await asyncio.gather(*shoppers)) + 8
+    async def first(engines, clock):
+        await engines[0].administration.put_surface(
+            "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
+        )
+        for engine in engines:
+            await engine.catch_up()
+        until = asyncio.get_running_loop().create_future()
+        shoppers = [asyncio.create_task(shop(engines[k % workers], f"v{k}", until)) for k in range(6)]
+        for k in range(8):
+            await visit(engines[0], f"d{k}", {"a"}, segment="mobile")
+            clock.at += 1
+            await engines[0].administration.delete_segment("home", "mobile", actor="ann")
+        until.set_result(None)
+        total = sum(await asyncio.gather(*shoppers)) + 8
+        for engine in engines * 2:  # one settles, and the others learn
             await learned(engine)
-            assert await asyncio.to_thread(differing, engine, store) == []
-            assert sum(line["pages"] for line in await engine.segments("home")) < total
-            return {name: (await engine.state("home", name))["loss"] for name in names(engine)}
+        for engine in engines:
+            await engine.catch_up()
+            assert await asyncio.to_thread(differing, engine, engine.registry.store) == []
+        assert sum(line["pages"] for line in await engines[0].reports.segments("home")) < total
+        return await losses(engines[0])
 
-    async def second(store, clock):
-        async with serving(store, clock) as engine:
-            return {name: (await engine.state("home", name))["loss"] for name in names(engine)}
+    async def second(engines, clock):
+        return await losses(engines[0])
 
-    place = str(tmp_path / "store.db")
-    found = []
-    for run in (first, second):
-        store = open_store(place)
-        found.append(asyncio.run(run(store, Clock())))
-        store.close()
+    async def losses(engine):
+        return {name: (await engine.reports.state("home", name))["loss"] for name in names(engine)}
+
+    async def run(test):
+        clock = Clock()
+        async with AsyncExitStack() as stack:
+            stores = [stack.enter_context(closing(open_store(place))) for _ in range(workers)]
+            return await test([await stack.enter_async_context(serving(store, clock)) for store in stores], clock)
+
+    found = [asyncio.run(run(test)) for test in (first, second)]
     assert found[0] == found[1]
 
 

@@ -115,6 +115,8 @@ def test_states_and_lists_are_made_when_they_are_used(tmp_path, monkeypatch):
         monkeypatch.setattr(store, "learner_events", counted(read, store.learner_events))
         async with running(store, Clock(), refresh_ms=3_600_000) as engine:
             assert len(engine.surfaces()) == surfaces
+            for name in range(50):  # the first page of the dashboard
+                assert (await engine.reports.headline(f"s{name}"))["rounds"] == 0
             assert (read, engine.states.size) == ([], 0)
             page = await engine.rank("s7", "r", segment="m3")
             await answer(engine, page, [0])

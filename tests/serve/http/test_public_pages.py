@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from bothworlds.serve.config import Config
@@ -14,16 +16,18 @@ from tests.serve.running import temporary_store
 from .conftest import Client
 
 
-@pytest.fixture
-def opened():
-    """A service with keys and public pages, of which three a day of each caller count; the client has no key."""
+@contextmanager
+def public_service(pages_a_day):
+    """A service with keys and public pages, of which so many a day of each caller count; the client has no key."""
     store = temporary_store()
     admin = create_key(store, ["admin"], "", 0)
-    config = Config(public_rank=True, public_feedback=True, public_rate=0, public_pages_a_day=3, request_log=False)
+    config = Config(
+        public_rank=True, public_feedback=True, public_rate=0, public_pages_a_day=pages_a_day, request_log=False
+    )
     client = Client(Service(Engine(store, refresh_ms=3_600_000), store, config, keys_required=True))
     client.run(client.service.start())
     client.admin = {"headers": {"authorization": f"Bearer {admin}"}}
-    surface = {"slots": 1, "items": ["best", "worst"], "policy": "ftrl-pbm"}
+    surface = {"slots": 1, "items": ["best", "worst"], "policy": "ftrl-pbm", "holdout": 0.1, "guard_after": 50}
     assert client("PUT", "/v1/surfaces/home", json=surface, **client.admin).status_code == 201
     yield client
     client.run(client.service.stop())
@@ -31,25 +35,44 @@ def opened():
     store.close()
 
 
-def visit(client, number, **options):
-    """A page whose visitor clicks the worst item."""
-    page = client("POST", "/v1/surfaces/home/rank", json={"request_id": f"r{number}"}, **options).json()
-    clicks = [0] if page["slots"][0]["item"] == "worst" else []
-    piece = {"event_id": page["event_id"], "token": page["token"], "clicks": clicks, "final": True}
-    (result,) = client("POST", "/v1/feedback", json={"events": [piece]}, **options).json()["results"]
-    assert result["status"] == "accepted"
+def visit(client, names, liked, **options):
+    """Pages whose visitor clicks one of the items."""
+    pages = [client("POST", "/v1/surfaces/home/rank", json={"request_id": name}, **options).json() for name in names]
+    events = [
+        {"event_id": page["event_id"], "token": page["token"], "clicks": clicks, "final": True}
+        for page in pages
+        for clicks in [[0] if page["slots"][0]["item"] == liked else []]
+    ]
+    results = client("POST", "/v1/feedback", json={"events": events}, **options).json()["results"]
+    assert {result["status"] for result in results} == {"accepted"}
 
 
-def test_of_one_anonymous_caller_a_few_pages_a_day_are_learned_from(opened):
-    for k in range(12):
-        visit(opened, k)
-    for k in range(5):
-        visit(opened, f"with a key {k}", **opened.admin)
-    opened.run(opened.service.engine.recorder.refresh())
-    assert opened("GET", "/v1/surfaces/home/state", **opened.admin).json()["rounds"] == 3 + 5
-    report = opened("GET", "/v1/surfaces/home/report", **opened.admin).json()
-    assert report["headline"]["pages"] == 8
-    assert report["feedback"]["not_counted"] == 9
+def after_an_attack(pages_a_day):
+    """The chance of the best item, and the report, after many pages of one caller who clicks the worst one only."""
+    with public_service(pages_a_day) as client:
+        engine = client.service.engine
+        for part in range(4):  # the lists follow the clicks
+            visit(client, [f"visitor {part} {k}" for k in range(40)], "best", **client.admin)
+            visit(client, [f"attack {part} {k}" for k in range(100)], "worst")
+            client.run(engine.recorder.refresh())
+            engine.housekeeping.check(engine.registry.surface("home"))
+        state = client("GET", "/v1/surfaces/home/state", **client.admin).json()
+        report = client("GET", "/v1/surfaces/home/report", **client.admin).json()
+        return dict(zip(state["marginals"]["items"], state["marginals"]["x"]))["best"][0], report
+
+
+@pytest.mark.slow
+def test_one_anonymous_caller_cannot_turn_the_order_around():
+    chance, report = after_an_attack(pages_a_day=10)
+    assert chance > 0.9
+    assert report["feedback"]["not_counted"] == 390
+    assert (report["guard"]["active"], report["sample_ratio"]["alarm"]) == (False, False)
+    assert report["headline"]["pages"] + report["holdout"]["pages"] == 170
+
+
+@pytest.mark.slow
+def test_without_a_limit_one_caller_turns_the_order_around():
+    assert after_an_attack(pages_a_day=0)[0] < 0.1
 
 
 def test_each_address_and_each_visitor_has_a_limit_of_its_own():

@@ -13,9 +13,9 @@ from bothworlds.serve.events import Event, Feedback, Lease
 from bothworlds.serve.model import Status, Surface
 from bothworlds.serve.stores import Store, deletion, events, learners, totals
 from bothworlds.serve.stores.sqlite import SqliteDatabase
+from tests.serve.conftest import on_both
 
 from . import contract
-from .conftest import on_both
 
 
 @pytest.mark.slow

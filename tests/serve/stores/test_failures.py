@@ -18,9 +18,9 @@ from bothworlds.serve.stores import Store, StoreError, Unstorable, open_store
 from bothworlds.serve.stores import postgres as postgres_module
 from bothworlds.serve.stores import store as store_module
 from bothworlds.serve.stores.sqlite import SqliteDatabase
+from tests.serve.conftest import on_both
 from tests.serve.postgres_server import PostgresServer
 
-from .conftest import on_both
 from .contract import no_audit
 from .samples import LIMIT, NOON, an_event, feedback_on, settle, started
 

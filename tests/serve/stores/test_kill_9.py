@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bothworlds.serve.stores import open_store
+from tests.serve.conftest import on_both
 from tests.serve.postgres_server import PostgresServer
 
 from . import kill_writer
-from .conftest import on_both
 from .samples import started
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bothworlds.serve.stores import MOVING, TABLES, StoreError, open_store
+from tests.serve.conftest import on_both
 from tests.serve.postgres_server import PostgresServer
 
-from .conftest import on_both
 from .samples import NOON, a_surface, an_event, feedback_on, settle, started
 
 

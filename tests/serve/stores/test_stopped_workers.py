@@ -21,9 +21,9 @@ import pytest
 from bothworlds.serve.events import Lease
 from bothworlds.serve.stores import LostLease, Store, StoreError, events, open_store
 from bothworlds.serve.stores import postgres as postgres_module
+from tests.serve.conftest import on_both
 from tests.serve.postgres_server import PostgresServer
 
-from .conftest import on_both
 from .contract import no_audit, numbered
 from .samples import LIMIT, NOON, WINDOW, an_event, feedback_on, settle, started
 
