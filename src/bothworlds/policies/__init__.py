@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import defaults_of, make, parsed_name, sentence_of
 from .base import CompiledPolicy, Policy, check_needs, checked_feedback, configured_for
-from .contexts import one_for_all, one_per_context
 
 if TYPE_CHECKING:
     from .all_weather import AllWeather
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from .comb_ts import CombTs
     from .comb_ucb import CombUcb
     from .context_ts import ContextTs
+    from .contexts import one_for_all, one_per_context
     from .dcm_ucb import DcmUcb
     from .delayed import Delayed
     from .fixed import Fixed
@@ -116,6 +116,8 @@ __all__ = [
 if not TYPE_CHECKING:  # or every unknown name would have the type Any
 
     def __getattr__(name: str) -> Any:
+        if name in ("one_for_all", "one_per_context"):
+            return getattr(import_module(f"{__name__}.contexts"), name)
         if name in __all__:
             for module in pkgutil.iter_modules(__path__):
                 if module.name.replace("_", "") == name.lower():

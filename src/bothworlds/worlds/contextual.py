@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Labels
 from .base import World
 from .best_list import BestList
 from .list_world import CompiledListWorld
 from .settings import number, whole
+
+if TYPE_CHECKING:
+    from ..core import Labels
 
 EXAMINATION = np.array([1.0, 0.72, 0.54, 0.42, 0.33])
 SHARES = 1e-9  # shares sum to 1 up to this error
@@ -109,6 +111,8 @@ class ContextualWorld(CompiledListWorld):
 
     def labels(self, t: int, order: NDArray[np.int64] | None = None) -> Labels:
         """Return the declared labels, and their values of the items of round t; item ``order[i]`` is item i."""
+        from ..core import Labels  # imports the compiler
+
         items = self.living(t) if order is None else self.living(t)[order]
         sizes = self._contexts.max(axis=0, initial=0) + 1, self._item_labels.max(axis=0, initial=0) + 1
         return Labels(*sizes, np.ascontiguousarray(self._item_labels[items].T))
