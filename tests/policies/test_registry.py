@@ -34,7 +34,7 @@ def test_the_class_of_a_policy_is_exported_under_its_name(name):
 
 
 def test_type_checkers_see_the_class_of_every_policy():
-    """The imports under ``if TYPE_CHECKING`` are all policies, each from its own file or folder, and three that wrap one."""
+    """The imports under ``if TYPE_CHECKING`` are all policies, each from its own file, and three wrappers."""
     tree = ast.parse(Path(policies.__file__).read_text())
     block = next(
         node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
