@@ -45,8 +45,8 @@ class ContextTs(CompiledPolicy):
     .. math::
 
         v = \frac{1}{I + 1/\tau}, \quad H = p (1 - a), \quad V = p (1 - p), \qquad
-        \mu \mathrel{+}= \frac{v H (y - p)}{V + H_a^2 \sum_a v + H_b^2 \sum_b v}, \qquad
-        I \mathrel{+}= \frac{H^2}{V}
+        \mu \leftarrow \mu + \frac{v H (y - p)}{V + H_a^2 \sum_a v + H_b^2 \sum_b v}, \qquad
+        I \leftarrow I + \frac{H^2}{V}
 
     and those of b likewise. After every 10 to 500 pages the variances are fitted, the effects are tested for change,
     and all of them are drawn 16 times. For a context and a draw, the list is a function: items by attraction to
