@@ -28,7 +28,9 @@ def learned(place):
 
     async def visits(store):
         async with running(store, refresh_ms=5) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+            await engine.administration.put_surface(
+                "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
+            )
             for k in range(20):
                 await visit(engine, f"r{k}", {"a"})
             await refreshed(engine)

@@ -66,7 +66,7 @@ def refused(*arguments):
 
 
 def settings_of(service, name):
-    return service.engine.surface(name).settings
+    return service.engine.registry.surface(name).settings
 
 
 def test_there_is_an_option_for_every_setting():
@@ -132,7 +132,7 @@ def test_settings_are_edited_and_others_stay(connected, home):
 @pytest.mark.slow
 def test_items_are_added_paused_resumed_and_removed(connected, home, tmp_path):
     def states():
-        return {item.name: item.state for item in connected.engine.surface(home).items}
+        return {item.name: item.state for item in connected.engine.registry.surface(home).items}
 
     more = tmp_path / "more.txt"
     more.write_text("sofa\nlamp\n")

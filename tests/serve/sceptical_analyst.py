@@ -20,12 +20,11 @@ import numpy as np
 
 from bothworlds.serve.dashboard import text
 from bothworlds.serve.engine.housekeeping import Housekeeping
-from bothworlds.serve.model import Surface
+from bothworlds.serve.model import BUCKETS, Surface
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
 from bothworlds.serve.reports.report import ReportCache, headline, shift
 from bothworlds.serve.stores import VisitorSums
-from bothworlds.serve.visitors import BUCKETS
-from tests.serve.fake_engine import surface_of
+from tests.serve.samples import surface_of
 
 START = 1_700_000_000_000 // DAY * DAY + 3 * HOUR + 17 * MINUTE
 WEEK = 7 * DAY // MINUTE  # minutes

@@ -21,7 +21,7 @@ def test_a_backup_made_while_the_service_runs_is_sound_and_accepts_later_clicks(
     async def serve_and_back_up():
         with closing(open_store(str(live))) as store:
             async with running(store) as engine:
-                await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+                await engine.administration.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
                 for k in range(20):
                     await visit(engine, f"v{k}", {"a"})
                 await refreshed(engine)

@@ -50,7 +50,9 @@ def test_a_stored_surface_that_cannot_be_solved_does_not_stop_the_others(setting
         store = temporary_store()
         async with running(store) as engine:
             for name in ("home", "other"):
-                await engine.put_surface(name, {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+                await engine.administration.put_surface(
+                    name, {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
+                )
             for k in range(20):
                 await visit(engine, f"v{k}", {"a"})
             waiting = await engine.rank("home", "waiting")
@@ -68,11 +70,13 @@ def test_a_stored_surface_that_cannot_be_solved_does_not_stop_the_others(setting
             assert (await answer(engine, waiting, [0])).status == "accepted"
             await refreshed(engine)
             with pytest.raises(Invalid):  # another change does not help
-                await engine.patch_surface("home", {"floor": 0.02, **settings}, actor="ann")
-            await engine.patch_surface("home", {"policy": "ftrl-pbm", "policy_settings": {}}, actor="ann")
+                await engine.administration.patch_surface("home", {"floor": 0.02, **settings}, actor="ann")
+            await engine.administration.patch_surface(
+                "home", {"policy": "ftrl-pbm", "policy_settings": {}}, actor="ann"
+            )
             assert (await engine.rank("home", "s")).policy_id.startswith("ftrl-pbm:")
             assert engine.health()["reasons"] == []
-            assert (await engine.state("home"))["rounds"] == 21
+            assert (await engine.reports.state("home"))["rounds"] == 21
             assert (await engine.rank("home", "waiting")).slots == waiting.slots
 
     asyncio.run(whole())

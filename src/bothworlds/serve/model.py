@@ -20,12 +20,15 @@ LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept
 CHANGE_DETECTED = "change detected"  # the action in the audit log
 DRAW_KEY = "draw key"  # the fact with the key of event ids, draws and checkpoints; it is never rotated
-NAME_LENGTH, REQUEST_LENGTH = 128, 256  # characters
+NAME_LENGTH, REQUEST_LENGTH, VISITOR_LENGTH = 128, 256, 256  # characters
+BUCKETS = 200  # visitors are counted in so many buckets; the variance of a rate is that between buckets
+SUMS_KEPT_MS = 8 * 86_400_000  # reports compare the last hours with the week before, also across comparisons
 EVENT_ID = re.compile(r"[0-9a-f]{32}")
 
 Arm = str  # the name of an arm: "holdout", "learner", or one of the surface's ``arms``
 BASELINE_ARM, LEARNER_ARM = "holdout", "learner"  # gets the baseline order; is served by the surface's own policy
 NO_SHARE = 1e-9  # a share below this is 0: shares are sums of floats
+FeedbackMode = Literal["final", "clicks"]  # what pages send: of every page its end, or clicks only
 Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", "rejected"]
 
 
@@ -46,7 +49,7 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     slots: int
     objective: Literal["clicks", "rewards"] = "clicks"  # what feedback reports; cannot be changed
-    feedback: Literal["final", "clicks"] = "final"  # what pages send: of every page its end, or clicks only
+    feedback: FeedbackMode = "final"  # what pages send
     policy: str = "all-weather"
     policy_settings: dict[str, Any] = {}
     floor: float = 0.005  # share of uniform lists in every decision; bounds the weight of a single click
@@ -223,6 +226,32 @@ def event_id_of(surface_id: int, request_id: str, key: bytes) -> bytes:
     True
     """
     return blake2b(b"%d\x00%b" % (surface_id, request_id.encode()), digest_size=16, key=key).digest()
+
+
+def visitor_hash(visitor: str, key: bytes) -> bytes:
+    """Returns the 16 bytes that stand for a visitor, the same on all surfaces; without the key they tell nothing.
+
+    >>> visitor_hash("v1", b"key") == visitor_hash("v1", b"key") != visitor_hash("v1", b"other key")
+    True
+    """
+    return blake2b(visitor.encode(), digest_size=16, key=key, person=b"visitor").digest()
+
+
+def sums_kept_since(surface: Surface, now: int) -> int:
+    """Returns from when on the sums by buckets of visitors are kept: those of the comparison, and of the last week."""
+    return min(now - SUMS_KEPT_MS, surface.compared_since)
+
+
+def visitor_draw(surface: Surface, visitor: bytes, key: bytes) -> int:
+    """Returns the number that chooses the arm of a visitor, given by her hash, in the current comparison."""
+    comparison = surface.comparison_restarted_at or 0
+    content = b"%d\x00%d\x00%b" % (surface.id, comparison, visitor)
+    return int.from_bytes(blake2b(content, digest_size=8, key=key, person=b"arm").digest(), "little")
+
+
+def bucket_of(visitor: bytes) -> int:
+    """Returns the bucket of a visitor, given by her hash; it does not depend on her arm."""
+    return int.from_bytes(visitor[:8], "little") % BUCKETS
 
 
 def imported_id(surface_id: int, name: str) -> bytes:

@@ -13,21 +13,34 @@ surface says what its feedback means:
 - ``clicks``: only clicks are sent. Every page settles at its deadline, in the order in which they were shown.
 
 A page that was reported as not shown, and has no click, is void under both.
+
+The order counts. Pages with a click report at once, pages without one when they are left, or never. Learned in that
+order, pages whose end was lost come late and without clicks, and when traffic stops they come alone. To a policy that
+detects changes it looks as if visitors clicked no more: it forgets what it has learned. Learned at their deadlines,
+pages are in the order in which they were shown. That costs the delay, and so it is done only where ends are lost, or
+where only clicks are sent.
+
+A reward is stored in the fixed point of losses, in units of 1 / ``LOSS_UNIT``.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
 from ..kernels import Floats
 from .events import Event, Feedback, SettledBy
-from .model import BASELINE_ARM, LOSS_UNIT, Status
-from .rewards import increased_slots, merged_rewards
+from .model import BASELINE_ARM, LOSS_UNIT, FeedbackMode, Status
 
 AT_ONCE = 0
+DAY = 86_400.0  # seconds
+LOST = 0.05  # share of the pages that end at their deadline up to which others settle as they come,
+MOST_LOST = 10.0  # if there are at most so many until a deadline, on average: alone, they must not look like a change
+FEW = 20  # pages from which nothing is concluded
+
+Rewards = tuple[int, ...]  # of every slot, in units of 1 / LOSS_UNIT; empty without rewards
 
 
 def merged(event: Event, feedback: Feedback, now: int) -> tuple[Event, Status]:
@@ -60,7 +73,7 @@ def merged(event: Event, feedback: Feedback, now: int) -> tuple[Event, Status]:
     return msgspec.structs.replace(event, clicks=clicks, rewards=rewards, shown=shown, final=final), "accepted"
 
 
-def settled_by(event: Event, surface_feedback: Literal["final", "clicks"], now: int, as_they_come: bool) -> SettledBy:
+def settled_by(event: Event, surface_feedback: FeedbackMode, now: int, as_they_come: bool) -> SettledBy:
     """Returns why an event is settled, or settles now; "" while it is open.
 
     ``as_they_come`` is whether final pages of the surface may settle before their deadline.
@@ -128,3 +141,112 @@ def _merged_shown(before: bool | None, given: bool | None, clicks: int) -> bool 
     if before or given:
         return True
     return False if not clicks and (before is False or given is False) else None
+
+
+# The order of settlement
+
+
+def as_they_come(
+    feedback: FeedbackMode, past: tuple[int, int, int, int], attribution_seconds: float, day: float = DAY
+) -> bool:
+    """Returns whether final pages settle before their deadline: not where only clicks are sent, or ends are lost.
+
+    ``past`` are the endings of the pages of the last day whose deadline has passed; of younger ones, only those that
+    have ended are known. Where there are few, final pages settle as they come.
+
+    >>> as_they_come("final", (1000, 50, 0, 0), 600.0), as_they_come("final", (1000, 51, 0, 0), 600.0)
+    (True, False)
+    >>> as_they_come("final", (100_000, 1500, 0, 0), 600.0), as_they_come("clicks", (1000, 0, 0, 0), 600.0)
+    (False, False)
+    """
+    confirmed, by_deadline, _, _ = past
+    if feedback == "clicks":
+        return False
+    few = by_deadline * attribution_seconds / day <= MOST_LOST
+    return confirmed < FEW or (few and by_deadline <= LOST * confirmed)
+
+
+def feedback_notice(feedback: FeedbackMode, endings: tuple[int, int, int, int]) -> str:
+    """Returns what the dashboard says of the feedback of the last day; empty if nothing is wrong.
+
+    >>> feedback_notice("final", (1000, 20, 30, 2))
+    ''
+    >>> feedback_notice("final", (1000, 300, 0, 0))
+    '30% of the confirmed pages ended without final feedback: pages are learned at their deadline'
+    """
+    confirmed, by_deadline, unconfirmed, with_clicks = endings
+    pages = confirmed + unconfirmed
+    if feedback == "clicks" or pages < FEW:
+        return ""
+    not_learned = f"{unconfirmed:,} of {pages:,} pages are not learned, because no feedback says that they were shown"
+    if with_clicks > max(LOST * confirmed, 1):
+        return (
+            f"{not_learned}; {with_clicks:,} of them have clicks. If the page sends clicks only, set feedback to clicks"
+        )
+    if unconfirmed > confirmed:
+        return not_learned
+    if by_deadline > LOST * confirmed:
+        share = f"{by_deadline / confirmed:.0%} of the confirmed pages ended without final feedback"
+        return f"{share}: pages are learned at their deadline"
+    return ""
+
+
+# Rewards
+
+
+def fixed_point(value: object) -> int:
+    """Returns a reward as a whole number of units; raises ValueError unless it is a number from 0 to 1.
+
+    >>> fixed_point(0.25) == LOSS_UNIT // 4
+    True
+    >>> fixed_point(float("nan"))
+    Traceback (most recent call last):
+    ...
+    ValueError: a reward must be a number from 0 to 1; got nan
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"a reward must be a number from 0 to 1; got {str(value)[:40]}")
+    return round(LOSS_UNIT * value)
+
+
+def slot_rewards(given: Mapping[int, float], slots: int) -> Rewards:
+    """Returns the rewards of all slots from those that were given; raises ValueError for a slot that does not exist.
+
+    >>> slot_rewards({1: 0.5}, 3) == (0, LOSS_UNIT // 2, 0)
+    True
+    """
+    rewards = [0] * slots
+    for slot, value in given.items():
+        if not 0 <= slot < slots:
+            raise ValueError(f"there is no slot {slot}; the page has {slots}")
+        rewards[slot] = fixed_point(value)
+    return tuple(rewards)
+
+
+def merged_rewards(one: Rewards, other: Rewards) -> Rewards:
+    """Returns the larger reward of every slot.
+
+    >>> merged_rewards((0, 5, 2), (3, 4, 2)), merged_rewards((), (1, 0))
+    ((3, 5, 2), (1, 0))
+    """
+    return tuple(map(max, one, other)) if one and other else one or other
+
+
+def increased_slots(before: Rewards, after: Rewards) -> int:
+    """Returns the mask of the slots whose reward has become larger.
+
+    >>> bin(increased_slots((), (1, 0, 2))), bin(increased_slots((1, 0, 2), (1, 4, 2)))
+    ('0b101', '0b10')
+    """
+    return sum(1 << slot for slot, reward in enumerate(after) if reward > (before[slot] if before else 0))
+
+
+def page_squares(rewards: Rewards) -> int:
+    """Returns the square of the sum of a page's rewards in units of 1 / ``LOSS_UNIT``, rounded up.
+
+    The sum of squares gives a variance, which must not be too small.
+
+    >>> page_squares((LOSS_UNIT, LOSS_UNIT // 2)) * 4 == 9 * LOSS_UNIT, page_squares((1, 0))
+    (True, 1)
+    """
+    return -(-(sum(rewards) ** 2) // LOSS_UNIT)

@@ -20,26 +20,22 @@ from bothworlds.serve import schemas
 from bothworlds.serve.client import types
 from bothworlds.serve.client.client import AsyncClient, Client, Page
 from bothworlds.serve.client.http import ClientError
-from bothworlds.serve.config import Config
-from bothworlds.serve.http.app import Service
 from bothworlds.serve.model import Arm, Status
 from tests.commands import run
 from tests.serve.app_server import listening
-from tests.serve.fake_engine import FakeEngine
-from tests.serve.fake_service import FakeService
-from tests.serve.running import temporary_store
+from tests.serve.recorded_service import RecordedService
 
 PATIENCE = 60.0  # a machine that is busy with other tests may take long
 
 
 @pytest.fixture
 def service():
-    return FakeService()
+    return RecordedService(["home", "für dich?"])
 
 
 @pytest.fixture
 def address(service):
-    with listening(service.app) as address:
+    with listening(service, started=True) as address:
         yield address
 
 
@@ -80,9 +76,10 @@ def test_the_types_of_the_client_are_those_of_the_schemas(client_type, schema):
         assert mine[name] == (str if name == "expires_at" else theirs[name]), name  # HTTP writes times as RFC 3339
 
 
-def test_a_page_has_the_items_of_the_answer_in_order(client):
+def test_a_page_has_the_items_of_the_answer_in_order(client, service):
     page = client.rank("home", "r1")
-    assert (page.items, page.event_id, page.p, page.learned) == (["d", "c", "b"], "event of r1", (0.5, 0.5, 0.5), True)
+    assert (page.items, page.event_id, page.learned) == (["d", "c", "b"], service.event("r1"), True)
+    assert all(0.99 < p < 1.0 for p in page.p)
 
 
 def test_a_page_has_the_segment_that_was_used(client):
@@ -123,7 +120,7 @@ def test_request_ids_are_generated_and_unique(client, service):
 
 def test_an_unavailable_service_is_retried_with_the_same_request(client, service, pauses):
     service.failing = [503, 503]
-    assert client.rank("home", "r1").event_id == "event of r1"
+    assert client.rank("home", "r1").event_id == service.event("r1")
     assert len(pauses) == 2
     assert pauses[1] > pauses[0] / 3
 
@@ -205,7 +202,7 @@ def test_clicks_are_sent_together_and_merged(client, service):
     client.done(second)
     assert client.flush()
     assert len(service.batches) == 1
-    assert service.clicks == {"event of r1": ({0, 2}, False), "event of r2": (set(), True)}
+    assert service.clicks == {service.event("r1"): ({0, 2}, False), service.event("r2"): (set(), True)}
 
 
 def test_a_list_is_reported_as_shown_unless_the_caller_says_otherwise(client, service):
@@ -237,7 +234,7 @@ def test_clicks_that_could_not_be_sent_stay_queued_and_merge_with_later_ones(cli
     assert not client.flush()
     client.done(page, 2)
     assert client.flush()
-    assert service.clicks == {"event of r1": ({0, 2}, True)}
+    assert service.clicks == {service.event("r1"): ({0, 2}, True)}
 
 
 def test_clicks_that_the_service_refuses_are_counted_as_dropped(client, service):
@@ -256,7 +253,7 @@ def test_a_refused_batch_does_not_affect_the_others(client, service, monkeypatch
             client.click(page, 0)
     service.failing = [422]
     assert not client.flush()
-    assert service.clicks.keys() == {"event of r2", "event of r3", "event of r4"}
+    assert service.clicks.keys() == {service.event("r2"), service.event("r3"), service.event("r4")}
     assert client.dropped == 2
 
 
@@ -289,7 +286,7 @@ class Noticed(list):
 def test_closing_sends_queued_clicks(address, service):
     with Client(address, timeout=PATIENCE, flush_seconds=3600) as client:
         client.click(client.rank("home", "r1"), 1)
-    assert service.clicks == {"event of r1": ({1}, False)}
+    assert service.clicks == {service.event("r1"): ({1}, False)}
 
 
 def ran(script, address):
@@ -306,7 +303,7 @@ client.click(client.rank("home", "r1"), 1)
 @pytest.mark.slow
 def test_queued_clicks_are_sent_at_exit(address, service):
     ran("", address)
-    assert service.clicks == {"event of r1": ({1}, False)}
+    assert service.clicks == {service.event("r1"): ({1}, False)}
 
 
 @pytest.mark.slow
@@ -332,7 +329,7 @@ else:
 """
     ran(forking, address)
     sent = [event["event_id"] for batch in service.batches for event in batch]
-    assert sent == ["event of r2", "event of r1"]
+    assert sent == [service.event("r2"), service.event("r1")]
 
 
 class NoticedLock:
@@ -369,7 +366,7 @@ def test_closing_waits_for_a_running_flush_and_sends_what_that_could_not(address
         go_on.set()
         assert not flushing.result()
         closing.result()
-    assert service.clicks == {"event of r1": ({1}, False)}
+    assert service.clicks == {service.event("r1"): ({1}, False)}
 
 
 def test_a_click_does_not_wait_for_a_running_flush(address, service, monkeypatch):
@@ -379,7 +376,7 @@ def test_a_click_does_not_wait_for_a_running_flush(address, service, monkeypatch
         with client._sending:
             client.click(page, 1)
         assert service.batches == []
-    assert service.clicks == {"event of r1": ({1}, False)}
+    assert service.clicks == {service.event("r1"): ({1}, False)}
 
 
 def counting(statuses):
@@ -396,8 +393,8 @@ def counting(statuses):
 @pytest.mark.parametrize(("method", "often"), [("GET", 3), ("PUT", 3), ("DELETE", 3), ("POST", 1), ("PATCH", 1)])
 def test_only_idempotent_requests_are_retried(method, often):
     calls, answer = counting([503, 503, 200])
-    service = FakeService(more_routes=[Route("/v1/thing", answer, methods=[method])])
-    with listening(service.app) as address, Client(address, timeout=PATIENCE, pause=lambda _: None) as client:
+    service = RecordedService(more_routes=[Route("/v1/thing", answer, methods=[method])])
+    with listening(service, started=True) as address, Client(address, timeout=PATIENCE, pause=lambda _: None) as client:
         if often == 1:
             with pytest.raises(ClientError, match="not now"):
                 client.call(method, "/v1/thing", {})
@@ -408,8 +405,8 @@ def test_only_idempotent_requests_are_retried(method, often):
 
 def test_a_request_that_is_not_idempotent_gets_a_fresh_connection():
     calls, answer = counting([200])
-    service = FakeService(more_routes=[Route("/v1/keys", answer, methods=["POST"])])
-    with listening(service.app) as address, Client(address, timeout=PATIENCE) as client:
+    service = RecordedService(more_routes=[Route("/v1/keys", answer, methods=["POST"])])
+    with listening(service, started=True) as address, Client(address, timeout=PATIENCE) as client:
         client.rank("home", "r1")
         client._http._idle.queue[0].sock.close()  # on this one, it could not be told whether the call was made
         client.call("POST", "/v1/keys", {})
@@ -422,11 +419,11 @@ def test_a_client_is_thread_safe(client, service):
         pages = list(threads.map(lambda i: client.rank("home", f"r{i}"), range(100)))
         list(threads.map(lambda page: client.done(page, 1), pages))
     assert client.flush()
-    assert service.clicks == {f"event of r{i}": ({1}, True) for i in range(100)}
+    assert service.clicks == {service.event(f"r{i}"): ({1}, True) for i in range(100)}
 
 
 def test_a_stale_connection_is_replaced(service, pauses):
-    with listening(service.app) as address:
+    with listening(service, started=True) as address:
         client = Client(address, timeout=PATIENCE, pause=pauses.append)
         client.rank("home", "r1")
         client._http._idle.queue[0].sock.close()
@@ -452,22 +449,29 @@ def test_the_asynchronous_client(address, service):
             own = await client.rank("home", fallback=["z"])
             return results, own.items
 
-    assert asyncio.run(visits()) == ([{"event_id": "x", "status": "accepted"}], ["z"])
+    ((result,), own) = asyncio.run(visits())
+    assert (result["event_id"], result["status"], own) == ("x", "rejected", ["z"])
     assert {event: clicks for event, clicks in service.clicks.items() if event != "x"} == {
-        f"event of r{i}": ({0}, True) for i in range(20)
+        service.event(f"r{i}"): ({0}, True) for i in range(20)
     }
 
 
 @pytest.fixture
-def deletable():
-    """The address of a service whose engine is in memory, with the surface "home" and one event."""
-    with listening(Service(FakeEngine(), temporary_store(), Config(request_log=False))) as address:
-        yield address
+def deletable(address):
+    """The address of a service with a few pages."""
+    with Client(address, timeout=PATIENCE) as client:
+        client.rank("home", "r1", segment="mobile")
+        client.rank("home", "r/1")
+        for visitor in ("v", "v 1&surface=home"):
+            for k in range(2):
+                client.rank("home", f"{visitor} {k}", visitor=visitor)
+    return address
 
 
-def test_what_is_deleted_is_gone_the_second_time(deletable):
+def test_what_is_deleted_is_gone_the_second_time(deletable, service):
     with Client(deletable, timeout=PATIENCE) as client:
-        assert (client.delete_event("ab" * 16), client.delete_event("ab" * 16)) == (True, False)
+        event = service.event("r1")
+        assert (client.delete_event(event), client.delete_event(event)) == (True, False)
         assert (client.delete_request("home", "r/1"), client.delete_visitor("v 1&surface=home")) == (1, 2)
         assert (client.delete_segment("home", "mobile"), client.delete_segment("home", "no/where")) == (True, False)
         assert (client.delete_surface("home"), client.delete_surface("home")) == (True, False)
@@ -476,7 +480,7 @@ def test_what_is_deleted_is_gone_the_second_time(deletable):
 
     async def whole():
         async with AsyncClient(deletable, timeout=PATIENCE) as client:
-            assert await client.delete_visitor("v") == 2
+            assert await client.delete_visitor("v") == 0  # they were deleted with their surface
             found = [await client.delete_event("0" * 32), await client.delete_surface("home")]
             return [*found, await client.delete_segment("home", "mobile")]
 
@@ -486,16 +490,17 @@ def test_what_is_deleted_is_gone_the_second_time(deletable):
 @pytest.mark.parametrize(
     ("arguments", "said", "status"),
     [
-        (["ab" * 16], "1 event deleted", 0),
+        (["EVENT"], "1 event deleted", 0),
         (["00" * 16], "0 events deleted", 1),
         (["--visitor", "v"], "2 events deleted", 0),
-        (["--surface", "home", "--request-id", "r"], "1 event deleted", 0),
+        (["--surface", "home", "--request-id", "r1"], "1 event deleted", 0),
         (["--surface", "away", "--request-id", "r"], "there is no surface 'away'", 2),
         (["--surface", "home"], "name the events by their ids", 2),
         (["--request-id", "r"], "--surface and --request-id need each other", 2),
         (["ab" * 16, "--visitor", "v"], "name the events by their ids", 2),
     ],
 )
-def test_events_are_deleted_from_the_command_line(deletable, arguments, said, status):
-    result = run("events", "delete", *arguments, "--url", deletable)
+def test_events_are_deleted_from_the_command_line(deletable, service, arguments, said, status):
+    named = [service.event("r1") if word == "EVENT" else word for word in arguments]
+    result = run("events", "delete", *named, "--url", deletable)
     assert (said in result.output, result.exit_code) == (True, status)

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from bothworlds.serve.dashboard import arm_text, svg
-from tests.serve.fake_engine import NOW, report_of, surface_of
 from tests.serve.markup import drawings
+from tests.serve.samples import NOW, report_of, surface_of
 
 from .test_pages import EVIL, dashboard
 

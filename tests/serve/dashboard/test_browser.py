@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import Config
 from bothworlds.serve.dashboard.routes import HEADERS, routes
+from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
+from bothworlds.serve.http.operations import OPERATIONS
 from tests.serve.app_server import listening
 from tests.serve.browser import Browser, needs_browser
-from tests.serve.fake_engine import FakeEngine
-from tests.serve.fake_service import FakeService
+from tests.serve.recorded_service import RecordedService
 from tests.serve.running import temporary_store
+from tests.serve.samples import audit, showing
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -40,6 +44,19 @@ def browser():
 
 
 @pytest.fixture
+def dashboard(browser):
+    """The address of pages with made-up figures, and of a page that is broken."""
+
+    async def broken(request):
+        return HTMLResponse("<p>" + "w" * 3000 + "</p><script>1</script>", headers=HEADERS)
+
+    engine = showing()
+    pages = [Route("/broken", broken), *routes(engine, audit=audit, operations=OPERATIONS)]
+    with listening(Starlette(routes=pages)) as address, watched(browser):
+        yield address
+
+
+@pytest.fixture
 def service():
     async def page(request):
         return HTMLResponse(PAGE)
@@ -48,28 +65,24 @@ def service():
         return Response((EXAMPLE / "shop.js").read_text().replace("timeoutMs: 500", "timeoutMs: 60000"))
 
     example = Mount("/example", StaticFiles(directory=EXAMPLE, html=True))
-
-    async def broken(request):
-        return HTMLResponse("<p>" + "w" * 3000 + "</p><script>1</script>", headers=HEADERS)
-
-    routes = [
-        Route("/page", page),
-        Route("/other", page),
-        Route("/broken", broken),
-        Route("/example/shop.js", patient),
-        example,
-    ]
-    return FakeService(more_routes=routes)
+    own = [Route("/page", page), Route("/other", page), Route("/example/shop.js", patient), example]
+    return RecordedService(more_routes=own)
 
 
 @pytest.fixture
 def address(service, browser):
-    with listening(service.app) as address:
-        browser.errors.clear()
-        browser.requests.clear()
-        browser.show()
+    with listening(service, started=True) as address, watched(browser):
         yield address
-        browser.open("about:blank#done")
+
+
+@contextmanager
+def watched(browser):
+    """The browser, with what it has noted before forgotten; it leaves the page at the end."""
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.show()
+    yield
+    browser.open("about:blank#done")
 
 
 @pytest.fixture
@@ -99,19 +112,19 @@ def ranked(browser, options="{fallback: ['a', 'b', 'c']}"):
 @pytest.mark.parametrize("width", [1200, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["/", "/surfaces/home", "/event?id=" + "ab" * 16])
-def test_pages_fit_the_screen_and_load_nothing_from_other_hosts(browser, address, path, width, scheme):
+def test_pages_fit_the_screen_and_load_nothing_from_other_hosts(browser, dashboard, path, width, scheme):
     browser.show(width, 900, scheme)
-    browser.open(address + path)
+    browser.open(dashboard + path)
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     assert browser.errors == []
-    assert all(url.startswith(address) for url in browser.requests)
+    assert all(url.startswith(dashboard) for url in browser.requests)
     background = browser.run("getComputedStyle(document.body).backgroundColor")
     assert (int(background[4:].split(",")[0]) < 128) == (scheme == "dark")
 
 
-def test_on_a_phone_figures_have_room_beside_their_labels(browser, address):
+def test_on_a_phone_figures_have_room_beside_their_labels(browser, dashboard):
     browser.show(400)
-    browser.open(address + "/surfaces/home")
+    browser.open(dashboard + "/surfaces/home")
     narrowest = browser.run("Math.min(...[...document.querySelectorAll('dd')].map(e => e.clientWidth / innerWidth))")
     assert narrowest > 0.25
 
@@ -126,22 +139,22 @@ SCROLLED = """[...document.querySelectorAll('.scroll')].map((region) => ({
 
 
 @pytest.mark.parametrize("path", ["/surfaces/home", "/event?id=" + "ab" * 16, "/api"])
-def test_a_table_that_overflows_shows_a_scroll_hint(browser, address, path):
+def test_a_table_that_overflows_shows_a_scroll_hint(browser, dashboard, path):
     for width in (390, 1200):
         browser.show(width)
-        browser.open(address + path)
+        browser.open(dashboard + path)
         browser.until("document.querySelectorAll('.scroll').length > 0")
         for region in browser.run(SCROLLED):
             assert region["hint"] == region["faded"] == region["wide"]
             assert region["reachable"]
     browser.show(390)
-    browser.open(address + "/surfaces/home")
+    browser.open(dashboard + "/surfaces/home")
     assert any(region["wide"] for region in browser.run(SCROLLED))
 
 
-def test_a_table_scrolled_to_its_end_is_not_faded_after_a_refresh(browser, address):
+def test_a_table_scrolled_to_its_end_is_not_faded_after_a_refresh(browser, dashboard):
     browser.show(390)
-    browser.open(address + "/surfaces/home")
+    browser.open(dashboard + "/surfaces/home")
     fades = "document.querySelector('#items-t').matches('.more')"
     assert browser.run(fades)
     browser.run("document.querySelector('#items-t').scrollLeft = 10000")
@@ -152,34 +165,34 @@ def test_a_table_scrolled_to_its_end_is_not_faded_after_a_refresh(browser, addre
     assert browser.run("document.querySelector('#items-t').matches('.overflows')")
 
 
-def test_a_table_scrolls_by_keyboard(browser, address):
+def test_a_table_scrolls_by_keyboard(browser, dashboard):
     browser.show(390)
-    browser.open(address + "/surfaces/home")
+    browser.open(dashboard + "/surfaces/home")
     browser.run("document.querySelector('#items-t').focus()")
     for kind in ("keyDown", "keyUp"):
         browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
     browser.until("document.querySelector('#items-t').scrollLeft > 0")
 
 
-def test_without_scripts_small_screens_show_the_scroll_hint(browser, address):
+def test_without_scripts_small_screens_show_the_scroll_hint(browser, dashboard):
     browser.show(390)
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
-        browser.open(address + "/surfaces/home")
+        browser.open(dashboard + "/surfaces/home")
         assert all(region["hint"] for region in browser.run(SCROLLED))
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def test_the_browser_reports_overflow_and_policy_violations(browser, address):
+def test_the_browser_reports_overflow_and_policy_violations(browser, dashboard):
     browser.show(400)
-    browser.open(address + "/broken")
+    browser.open(dashboard + "/broken")
     assert browser.run("document.documentElement.scrollWidth > innerWidth")
     assert any("Content Security Policy" in error for error in browser.errors)
 
 
-def test_the_dashboard_refreshes_itself_and_keeps_sections_closed(browser, address):
-    browser.open(address + "/surfaces/home")
+def test_the_dashboard_refreshes_itself_and_keeps_sections_closed(browser, dashboard):
+    browser.open(dashboard + "/surfaces/home")
     browser.run("live = document.querySelector('#live'); live.dataset.every = 0.05;"
                 "document.querySelector('#over-time').open = false")  # fmt: skip
     browser.until("Number(live.dataset.refreshed) >= 2")
@@ -188,8 +201,8 @@ def test_the_dashboard_refreshes_itself_and_keeps_sections_closed(browser, addre
     assert browser.errors == []
 
 
-def test_the_dashboard_shows_that_the_service_does_not_respond(browser, address):
-    browser.open(address + "/surfaces/home")
+def test_the_dashboard_shows_that_the_service_does_not_respond(browser, dashboard):
+    browser.open(dashboard + "/surfaces/home")
     browser.run(
         "live = document.querySelector('#live'); live.dataset.live = '/surfaces/nowhere'; live.dataset.every = 0.05"
     )
@@ -197,16 +210,16 @@ def test_the_dashboard_shows_that_the_service_does_not_respond(browser, address)
     assert browser.run("document.querySelectorAll('#live svg').length") > 0
 
 
-def test_selecting_a_range_loads_it(browser, address):
-    browser.open(address + "/surfaces/home")
+def test_selecting_a_range_loads_it(browser, dashboard):
+    browser.open(dashboard + "/surfaces/home")
     browser.run("select = document.querySelector('select[name=range]'); select.value = '7d';"
                 "select.dispatchEvent(new Event('change', {bubbles: true}))")  # fmt: skip
     browser.until("location.search.includes('range=7d') && document.readyState === 'complete'")
     assert browser.run("document.querySelector('select[name=range]').value") == "7d"
 
 
-def test_commands_can_be_copied(browser, address):
-    with listening(FakeService.empty().app) as fresh:
+def test_commands_can_be_copied(browser):
+    with listening(Starlette(routes=routes(showing([])))) as fresh:
         browser.open(fresh + "/")
         assert browser.run("document.querySelectorAll('button.copier').length") == 3
         assert f"{fresh}/v1/surfaces/home" in browser.run("document.querySelector('pre').textContent")
@@ -315,7 +328,7 @@ def test_a_page_that_may_be_restored_is_not_final(shop, service, address):
 
 
 def test_a_list_that_the_page_cannot_show_is_reported_as_not_shown_on_leaving(shop, service, address):
-    service.items = ["a", "b", "not on this page"]
+    service.show(["a", "b", "not on this page"])
     shop.run("bw.attach(document.querySelector('#list'))")
     leave(shop, address, service)
     assert [(event["shown"], event["final"]) for event in service.batches[0]] == [(False, False)]
@@ -341,7 +354,7 @@ def test_attach_orders_the_list_and_reports_clicks(shop, service):
 
 def test_attaching_again_reports_clicks_on_the_new_list_only(shop, service):
     first = shop.run("bw.attach(document.querySelector('#list'))")
-    service.items = ["d", "c", "b", "a"]
+    service.show(["d", "c", "b", "a"])
     second = shop.run("bw.attach(document.querySelector('#list'))")
     assert second["items"] == shop.run(VISIBLE) == ["a", "b", "c"]
     shop.run("document.querySelector('[data-bw-item=c] a').click()")
@@ -374,7 +387,7 @@ def test_attach_keeps_the_page_order_if_the_service_fails(shop, service):
 
 
 def test_clicks_on_a_list_that_the_page_cannot_show_are_not_reported(shop, service):
-    service.items = ["a", "b", "not on this page"]
+    service.show(["a", "b", "not on this page"])
     shop.run("bw.attach(document.querySelector('#list'))")
     shop.run("document.querySelector('[data-bw-item=a] a').click(); bw.flush()")
     assert [(event["shown"], event["clicks"]) for event in service.batches[0]] == [(False, [])]
@@ -386,7 +399,7 @@ def test_the_client_stores_nothing_in_the_browser(shop):
 
 
 def test_the_example_page_is_ranked_and_reports_clicks(browser, address, service):
-    service.items, service.slots = ["desk", "lamp", "sofa", "plant", "mirror", "chair"], 4
+    service.show(["desk", "lamp", "sofa", "plant", "mirror", "chair"], 4, "shop-carousel")
     source = (EXAMPLE / "index.html").read_text().replace("http://127.0.0.1:8080", address)
     browser.show(400)
     browser.open(f"{address}/example/?service={address}")
@@ -410,9 +423,10 @@ def test_the_example_page_without_the_service_shows_its_own_order(browser, addre
 @pytest.fixture
 def editing(browser):
     """The address of a service without surfaces and keys, and its engine; pages run no scripts of their own."""
-    engine = FakeEngine([])
-    service = Service(engine, temporary_store(), Config(request_log=False), pages=routes(engine))
-    with listening(service) as address:
+    store = temporary_store()
+    engine = Engine(store)
+    service = Service(engine, store, Config(request_log=False), pages=routes(engine))
+    with listening(service, started=True) as address:
         browser.errors.clear()
         browser.show()
         browser.call("Emulation.setScriptExecutionDisabled", value=True)
@@ -434,22 +448,23 @@ def test_a_surface_is_created_and_edited_without_scripts(browser, editing):
     for field, text in {"name": "shop <b>", "slots": "2", "items": 'lamp\\n\\n"sofa"\\ndesk'}.items():
         browser.run(f"document.querySelector('#field-{field}').value = '{text}'")
     press(browser, "form.edit button", "location.pathname.startsWith('/edit/')")
-    surface = engine.surface("shop <b>")
+    surface = engine.registry.surface("shop <b>")
     assert [item.name for item in surface.items] == ["lamp", '"sofa"', "desk"]
     assert browser.run("document.querySelector('h1').textContent") == "Edit shop <b>"
     press(browser, "button[name=pause][aria-label*=sofa]", "document.querySelector('button[name=resume]') !== null")
-    assert {item.name: item.state for item in engine.surface("shop <b>").items}['"sofa"'] == "paused"
+    assert {item.name: item.state for item in engine.registry.surface("shop <b>").items}['"sofa"'] == "paused"
     browser.run("document.querySelector('#field-floor').value = '0.25'")
     press(browser, "button[value=settings]", "document.body.textContent.includes('Version 3')")
-    assert engine.surface("shop <b>").settings.floor == 0.25
+    assert engine.registry.surface("shop <b>").settings.floor == 0.25
     assert browser.errors == []
 
 
 @pytest.mark.parametrize("path", ["/new-surface", "/edit/home"])
 def test_forms_fit_a_phone(browser, editing, path):
-    address, engine = editing
+    address, _ = editing
     long = [f"{k} {'very-' * 20}long" for k in range(5)]
-    asyncio.run(engine.put_surface("home", {"slots": 2, "items": long}, actor="test"))
+    with Client(address, timeout=60.0) as client:
+        client.call("PUT", "/v1/surfaces/home", {"slots": 2, "items": long})
     browser.show(400)
     browser.open(address + path)
     browser.run("for (const group of document.querySelectorAll('details')) group.open = true; 0")

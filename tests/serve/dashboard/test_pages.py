@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from bothworlds.serve.dashboard import routes, text
 from bothworlds.serve.http.operations import OPERATIONS
 from bothworlds.serve.model import Unavailable
-from tests.serve.fake_engine import NAMES, NOW, FakeEngine, audit, item_line, report_of, surface_of
 from tests.serve.markup import Markup, drawings
+from tests.serve.samples import NAMES, NOW, audit, event_of, item_line, report_of, showing, surface_of
 
 UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed_pages": 2000, "missing": ""}
 LOSS = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True}
@@ -48,24 +48,24 @@ def read(client, path, status=200):
 
 
 def dashboard(path="/surfaces/home", **changes):
-    return read(PageClient(FakeEngine(**changes)), path)
+    return read(PageClient(showing(**changes)), path)
 
 
 def test_without_a_surface_the_first_page_shows_how_to_create_one():
-    page = read(PageClient(FakeEngine([])), "/")
+    page = read(PageClient(showing([])), "/")
     assert "curl -X PUT http://127.0.0.1:8080/v1/surfaces/home" in page.text
     assert "http://127.0.0.1:8080/v1/surfaces/home/rank" in page.text
     assert "http://127.0.0.1:8080/v1/feedback" in page.text
 
 
 def test_a_forged_host_does_not_get_into_the_commands():
-    answer = PageClient(FakeEngine([])).get("/", headers={"Host": "evil;rm -rf"})
+    answer = PageClient(showing([])).get("/", headers={"Host": "evil;rm -rf"})
     assert "evil" not in answer.text
 
 
 def shown_on_a_page(surface):
     """The HTML to copy from the page of a surface, as a page of its own."""
-    page = read(PageClient(FakeEngine([surface])), f"/surfaces/{surface.name}")
+    page = read(PageClient(showing([surface])), f"/surfaces/{surface.name}")
     html = Markup(page.text[page.text.index('<ul id="ranked">') : page.text.index("2. Allow the page's origin")])
     html.items = [attributes["data-bw-item"] for tag, attributes in html.tags if tag == "li"]
     return html
@@ -100,14 +100,14 @@ def test_the_html_to_copy_lists_fifty_items_and_counts_the_others():
 
 
 def test_the_first_page_lists_surfaces_with_their_headline():
-    page = read(PageClient(FakeEngine([surface_of(), surface_of(name="menu")])), "/")
+    page = read(PageClient(showing([surface_of(), surface_of(name="menu")])), "/")
     assert page.count("a", href="/surfaces/menu") == 1
     assert page.text.count("+20.5% clicks compared with the holdout (95% interval 17.0% to 24.0%)") == 2
     assert page.text.count("81,000 pages, 0.675 clicks per page") == 2
 
 
 def test_the_first_page_requests_no_whole_report():
-    engine = FakeEngine([surface_of(), surface_of(name="menu")])
+    engine = showing([surface_of(), surface_of(name="menu")])
     read(PageClient(engine), "/")
     assert engine.asked == []
 
@@ -121,19 +121,22 @@ def test_the_first_page_requests_no_whole_report():
     ],
 )
 def test_a_headline_without_enough_data_shows_no_uplift(changes, sentence):
-    page = read(PageClient(FakeEngine(**changes)), "/")
+    page = read(PageClient(showing(**changes)), "/")
     assert sentence in page.text
     assert "+20.5%" not in page.text
 
 
 def test_a_surface_whose_headline_fails_does_not_hide_the_others():
-    class Half(FakeEngine):
-        async def headline(self, surface):
-            if surface == "menu":
-                raise Unavailable("away")
-            return await super().headline(surface)
+    engine = showing([surface_of(), surface_of(name="menu")])
+    headline = engine.reports.headline
 
-    page = read(PageClient(Half([surface_of(), surface_of(name="menu")])), "/")
+    async def half(surface):
+        if surface == "menu":
+            raise Unavailable("away")
+        return await headline(surface)
+
+    engine.reports.headline = half
+    page = read(PageClient(engine), "/")
     assert "The figures are not available now" in page.text
     assert "+20.5%" in page.text
 
@@ -250,7 +253,7 @@ def test_every_part_of_the_report_is_on_the_page():
 
 def test_the_health_has_five_lines_for_everyone_and_the_others_folded():
     health = {f"figure_{k}": k for k in range(13)} | {"policy_age_seconds": 3.0, "open_events": 7}
-    engine = FakeEngine()
+    engine = showing()
     engine.health = lambda: {"ready": True, "reasons": [], **health}
     page = read(PageClient(engine, latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
     shown, folded = page.source.split("Health of the service")[1].split("</section>")[0].split("<details")
@@ -267,7 +270,7 @@ def test_an_order_that_has_not_settled_says_why():
 
 
 def test_the_latency_of_http_is_shown_with_the_health():
-    page = read(PageClient(FakeEngine(), latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
+    page = read(PageClient(showing(), latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
     assert "Rank p50" in page.text
     assert "0.94 ms" in page.text
 
@@ -305,7 +308,7 @@ def test_a_shift_and_warnings_are_shown_as_alerts():
 
 def test_names_are_escaped():
     surface = surface_of([EVIL, "b & c", "'d'", '"e"', "f" * 128], slots=3, name=EVIL)
-    client = PageClient(FakeEngine([surface], segments=[EVIL], warnings=[EVIL]))
+    client = PageClient(showing([surface], segments=[EVIL], warnings=[EVIL]))
     for path in ("/", "/surfaces/" + EVIL.replace("/", "%2F"), "/live/" + EVIL, "/event?id=" + EVIL):
         page = read(client, path, 404 if "event" in path else 200)
         assert "alert(" in page.text
@@ -328,7 +331,7 @@ def test_segments_are_listed_with_last_use_and_pages_learned_from():
 @pytest.mark.slow
 def test_a_thousand_items_are_shown_in_part_unless_all_are_requested():
     surface = surface_of([f"item {i}" for i in range(1000)], slots=10)
-    client = PageClient(FakeEngine([surface]))
+    client = PageClient(showing([surface]))
     few = read(client, "/surfaces/home")
     assert few.count("tr") < 100
     assert "Show all 1,000 items" in few.text
@@ -377,7 +380,7 @@ def test_nan_and_infinity_are_shown_as_a_dash():
 
 @pytest.mark.slow
 def test_range_and_segment_reach_the_engine_and_stay_selected():
-    engine = FakeEngine()
+    engine = showing()
     page = read(PageClient(engine), "/surfaces/home?range=7d&segment=s%3Amobile")
     name, _, until, segment = engine.asked[-1]
     assert (name, until, segment) == ("home", None, "mobile")
@@ -391,27 +394,23 @@ def test_range_and_segment_reach_the_engine_and_stay_selected():
 
 @pytest.mark.slow
 def test_the_live_part_is_the_same_as_on_the_page():
-    client = PageClient(FakeEngine())
+    client = PageClient(showing())
     page, live = read(client, "/surfaces/home"), read(client, "/live/home")
     assert live.source.strip() in page.source
     assert "<html" not in live.source
 
 
 def test_an_event_is_explained():
-    page = read(PageClient(FakeEngine()), "/event?id=" + "ab" * 16)
+    page = read(PageClient(showing()), "/event?id=" + "ab" * 16)
     for expected in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request",
                  "late click", "from 0 in the API"):  # fmt: skip
         assert expected in page.text
-    assert "Every response to a rank request has an event id." in read(PageClient(FakeEngine()), "/event").text
+    assert "Every response to a rank request has an event id." in read(PageClient(showing()), "/event").text
 
 
 def test_an_event_with_rewards_shows_them():
-    class Rewarded(FakeEngine):
-        async def event(self, event_id):
-            event = await super().event(event_id)
-            return {**event, "slots": [{**slot, "reward": 0.25 * (1 + slot["slot"])} for slot in event["slots"]]}
-
-    page = read(PageClient(Rewarded()), "/event?id=" + "ab" * 16)
+    slots = [{**slot, "reward": 0.25 * (1 + slot["slot"])} for slot in event_of("ab" * 16)["slots"]]
+    page = read(PageClient(showing(event={"slots": slots})), "/event?id=" + "ab" * 16)
     assert "0.250" in page.text
     assert "0.500" in page.text
     assert "late reward" in page.text
@@ -421,7 +420,7 @@ def test_an_event_with_rewards_shows_them():
 
 def test_many_surfaces_are_listed_a_page_at_a_time():
     names = [f"s{k:03d}" for k in range(2 * routes.LISTED_SURFACES + 3)]
-    client, seen, path = PageClient(FakeEngine([surface_of(name=name) for name in names])), [], "/"
+    client, seen, path = PageClient(showing([surface_of(name=name) for name in names])), [], "/"
     for last in (False, False, True):
         shown = read(client, path)
         found = [name for name in names if f"/surfaces/{name}" in shown.source]
@@ -442,11 +441,7 @@ def test_many_surfaces_are_listed_a_page_at_a_time():
     ],
 )
 def test_an_event_that_is_not_learned_from_has_the_reason(fields, reason):
-    class Discarded(FakeEngine):
-        async def event(self, event_id):
-            return {**await super().event(event_id), **fields}
-
-    page = read(PageClient(Discarded()), "/event?id=" + "ab" * 16).text
+    page = read(PageClient(showing(event=fields)), "/event?id=" + "ab" * 16).text
     assert reason in page
     assert "are counted" not in page
 
@@ -461,17 +456,17 @@ def test_pages_that_are_not_learned_from_are_figures_of_the_surface():
 
 
 def test_a_mistyped_event_id_can_be_corrected():
-    page = read(PageClient(FakeEngine()), "/event?id=abab+", 404)
+    page = read(PageClient(showing()), "/event?id=abab+", 404)
     assert page.count("input", name="id", value="abab") == 1
     assert "There is no event 'abab'. An event id has 32 hexadecimal digits" in page.text
 
 
 def test_the_api_page_lists_every_call():
-    page = read(PageClient(FakeEngine()), "/api")
+    page = read(PageClient(showing()), "/api")
     assert page.count("tr") == len(OPERATIONS) + 1
     assert "POST /v1/surfaces/{surface}/rank" in page.text
     assert 'href="/openapi.json"' in page.source
-    assert 'href="/api"' in read(PageClient(FakeEngine()), "/").source
+    assert 'href="/api"' in read(PageClient(showing()), "/").source
 
 
 def test_one_page_is_singular():
@@ -495,26 +490,27 @@ def test_the_page_states_what_it_leaves_out_and_how_slots_count():
 
 
 def test_the_first_page_shows_the_latest_changes_of_all_surfaces():
-    page = read(PageClient(FakeEngine()), "/")
+    page = read(PageClient(showing()), "/")
     assert "home, pause: Bar stool" in page.text
     assert "key 3f" in page.text
 
 
 @pytest.mark.parametrize("path", ["/surfaces/nowhere", "/live/nowhere", "/event?id=nothing"])
 def test_an_unknown_surface_or_event_is_a_404_page(path):
-    assert "there is no" in read(PageClient(FakeEngine()), path, 404).text.lower()
+    assert "there is no" in read(PageClient(showing()), path, 404).text.lower()
 
 
 def test_an_unavailable_store_is_a_503_page():
-    class FailingEngine(FakeEngine):
-        async def report(self, surface, **asked):
-            raise Unavailable("the database does not answer")
+    async def report(surface, **asked):
+        raise Unavailable("the database does not answer")
 
-    assert "The database does not answer." in read(PageClient(FailingEngine()), "/surfaces/home", 503).text
+    engine = showing()
+    engine.reports.report = report
+    assert "The database does not answer." in read(PageClient(engine), "/surfaces/home", 503).text
 
 
 def test_the_content_security_policy_is_strict():
-    headers = PageClient(FakeEngine()).get("/").headers
+    headers = PageClient(showing()).get("/").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -523,7 +519,7 @@ def test_the_content_security_policy_is_strict():
 
 @pytest.mark.parametrize("name", ["style.css", "pages.js", "bothworlds.js", "icon.svg"])
 def test_static_files_exist_and_load_nothing_from_other_hosts(name):
-    answer = PageClient(FakeEngine()).get(f"/static/{name}")
+    answer = PageClient(showing()).get(f"/static/{name}")
     assert answer.status_code == 200
     found = set(re.findall(r"https?://[^\s\"']+", answer.text)) - {"http://www.w3.org/2000/svg", "https://rank.example"}
     assert not found
@@ -553,7 +549,7 @@ def mixed(one, other, share):
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_text_has_enough_contrast(scheme):
-    style = PageClient(FakeEngine()).get("/static/style.css").text
+    style = PageClient(showing()).get("/static/style.css").text
     block = re.findall(r":root \{(.*?)\}", style, re.S)[scheme]
     colours = {name: value if len(value) == 7 else "#" + "".join(2 * c for c in value[1:])
                for name, value in re.findall(r"--([\w-]+): (#\w+)", block)}  # fmt: skip

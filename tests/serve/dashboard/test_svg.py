@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bothworlds.serve.dashboard import svg
-from tests.serve.fake_engine import NOW, marginals, series_of
+from tests.serve.samples import NOW, marginals, series_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 any_point = st.builds(

@@ -58,7 +58,7 @@ def with_service(options: dict[str, Any] | None = None, **body: Any) -> Callable
                     store, clock = open_store(str(Path(folder) / "store.db")), Clock()
                     async with serving(store, clock, **(options or {})) as engine:
                         settings = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", **body}
-                        await engine.put_surface("home", settings, actor="test")
+                        await engine.administration.put_surface("home", settings, actor="test")
                         await test(engine, store, clock)
                     store.close()
 

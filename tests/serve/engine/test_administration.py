@@ -12,8 +12,7 @@ import pytest
 from bothworlds.core import Decision, Shape
 from bothworlds.geometry.baseline_mixture import FIRST_SHARE
 from bothworlds.policies import Policy, _registered
-from bothworlds.serve.engine.replay import relearned
-from bothworlds.serve.engine.states import same_bits
+from bothworlds.serve.engine.states import relearned, same_bits
 from bothworlds.serve.engine.views import read_state
 from bothworlds.serve.model import Conflict, Invalid, StateConflict, Unknown
 from bothworlds.serve.schemas import FeedbackEvent
@@ -45,17 +44,17 @@ async def shown_to(engine, visitors):
 
 @with_service()
 async def test_changes_are_served_at_once_and_audited(engine, store, clock):
-    await engine.pause_item("home", "a", actor="test")
+    await engine.administration.pause_item("home", "a", actor="test")
     assert "a" not in await shown_to(engine, "p")
-    await engine.resume_item("home", "a", actor="test")
-    await engine.put_item("home", "g", actor="test")
+    await engine.administration.resume_item("home", "a", actor="test")
+    await engine.administration.put_item("home", "g", actor="test")
     assert {"a", "g"} <= await shown_to(engine, "q")
-    await engine.delete_item("home", "g", actor="test")
+    await engine.administration.delete_item("home", "g", actor="test")
     assert "g" not in await shown_to(engine, "z")
     with pytest.raises(Conflict, match="removed"):
-        await engine.resume_item("home", "g", actor="test")
+        await engine.administration.resume_item("home", "g", actor="test")
     with pytest.raises(Unknown):
-        await engine.pause_item("home", "nobody", actor="test")
+        await engine.administration.pause_item("home", "nobody", actor="test")
     assert [entry["action"] for entry in store.audit(1, 10)] == [
         "remove item",
         "add item",
@@ -67,30 +66,36 @@ async def test_changes_are_served_at_once_and_audited(engine, store, clock):
 
 @with_service()
 async def test_a_change_of_an_outdated_version_is_refused(engine, store, clock):
-    version = engine.surface("home").version
-    changed = await engine.patch_surface("home", {"floor": 0.05}, actor="one", if_version=version)
+    version = engine.registry.surface("home").version
+    changed = await engine.administration.patch_surface("home", {"floor": 0.05}, actor="one", if_version=version)
     assert changed.version == version + 1
     with pytest.raises(Conflict, match="version"):
-        await engine.patch_surface("home", {"floor": 0.1}, actor="two", if_version=version)
+        await engine.administration.patch_surface("home", {"floor": 0.1}, actor="two", if_version=version)
     with pytest.raises(Conflict):
-        await engine.put_surface("other", {"slots": 1, "items": ["a"]}, actor="two", if_version=3)
+        await engine.administration.put_surface("other", {"slots": 1, "items": ["a"]}, actor="two", if_version=3)
     with pytest.raises(Conflict, match="is at version 2, not 7"):
-        await engine.promote("home", "learner", actor="ann", if_version=7)
-    _, created = await engine.put_surface("home", {"slots": 2}, actor="one")
+        await engine.administration.promote("home", "learner", actor="ann", if_version=7)
+    _, created = await engine.administration.put_surface("home", {"slots": 2}, actor="one")
     assert not created
-    assert engine.surface("home").settings.floor == 0.05
-    assert [surface.name for surface in engine.surfaces()] == ["home"]
+    assert engine.registry.surface("home").settings.floor == 0.05
+    assert [surface.name for surface in engine.registry.all_surfaces()] == ["home"]
 
 
 CHANGES = {
-    "pause": lambda engine, k: engine.pause_item("home", ITEMS[k % 6], actor="test"),
-    "resume": lambda engine, k: engine.resume_item("home", ITEMS[k % 6], actor="test"),
-    "remove": lambda engine, k: engine.delete_item("home", ITEMS[k % 6], actor="test"),
-    "add": lambda engine, k: engine.put_item("home", [*ITEMS, "new", "newer"][k % 8], actor="test"),
-    "holdout": lambda engine, k: engine.patch_surface("home", {"holdout": k % 5 / 10, "floor": 0.05}, actor="test"),
-    "slots": lambda engine, k: engine.patch_surface("home", {"slots": 1 + k % 4}, actor="test"),
-    "policy": lambda engine, k: engine.patch_surface("home", {"policy": ["ftrl-pbm", "comb-ts"][k % 2]}, actor="test"),
-    "put": lambda engine, k: engine.put_surface("home", {"slots": 2, "items": ITEMS[: k % 6]}, actor="test"),
+    "pause": lambda engine, k: engine.administration.pause_item("home", ITEMS[k % 6], actor="test"),
+    "resume": lambda engine, k: engine.administration.resume_item("home", ITEMS[k % 6], actor="test"),
+    "remove": lambda engine, k: engine.administration.delete_item("home", ITEMS[k % 6], actor="test"),
+    "add": lambda engine, k: engine.administration.put_item("home", [*ITEMS, "new", "newer"][k % 8], actor="test"),
+    "holdout": lambda engine, k: engine.administration.patch_surface(
+        "home", {"holdout": k % 5 / 10, "floor": 0.05}, actor="test"
+    ),
+    "slots": lambda engine, k: engine.administration.patch_surface("home", {"slots": 1 + k % 4}, actor="test"),
+    "policy": lambda engine, k: engine.administration.patch_surface(
+        "home", {"policy": ["ftrl-pbm", "comb-ts"][k % 2]}, actor="test"
+    ),
+    "put": lambda engine, k: engine.administration.put_surface(
+        "home", {"slots": 2, "items": ITEMS[: k % 6]}, actor="test"
+    ),
 }
 
 
@@ -119,26 +124,26 @@ def test_after_any_changes_the_state_is_what_the_log_gives(seed):
 async def test_another_policy_learns_the_log_again_while_the_lists_of_before_are_served(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(60)], {"a"})
     await learned(engine)
-    before = await engine.state("home")
-    await engine.patch_surface("home", {"policy": "uniform"}, actor="ann")
+    before = await engine.reports.state("home")
+    await engine.administration.patch_surface("home", {"policy": "uniform"}, actor="ann")
     entry = store.audit(1, 1)[0]
     assert entry["detail"] == 'policy: "ftrl-pbm" -> "uniform"; 60 events of the log are learned again'
-    waiting = await engine.state("home")
+    waiting = await engine.reports.state("home")
     assert waiting["marginals"] == before["marginals"]
     page = await engine.rank("home", "meanwhile")
     assert page.policy_id.startswith("ftrl-pbm:")
     assert (await answer(engine, page, [0])).status == "accepted"
     await learned(engine)
     await asyncio.to_thread(engine.housekeeping.learn_again)
-    after = await engine.state("home")
+    after = await engine.reports.state("home")
     assert after["policy_id"].startswith("uniform:")
     assert np.ptp(after["marginals"]["x"]) < 1e-12
     assert after["rounds"] == 61
     assert same_bits(state_of(engine), replayed(engine, store))
     # And back: nothing was lost.
-    await engine.patch_surface("home", {"policy": "ftrl-pbm", "slots": 2}, actor="ann")
+    await engine.administration.patch_surface("home", {"policy": "ftrl-pbm", "slots": 2}, actor="ann")
     await looked(engine)
-    again = await engine.state("home")
+    again = await engine.reports.state("home")
     assert (again["rounds"], len(again["shown"][0])) == (61, 2)
     assert sum(map(sum, again["shown"])) == 122
 
@@ -149,17 +154,19 @@ def test_a_replay_that_was_interrupted_is_done_after_a_restart(tmp_path):
     async def first():
         store = open_store(place)
         async with serving(store, Clock()) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+            await engine.administration.put_surface(
+                "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
+            )
             await visits(engine, [f"v{k}" for k in range(40)], {"a"})
             await looked(engine)
-            await engine.patch_surface("home", {"policy": "comb-ucb"}, actor="ann")
+            await engine.administration.patch_surface("home", {"policy": "comb-ucb"}, actor="ann")
         store.close()
 
     async def second():
         store = open_store(place)
         async with serving(store, Clock()) as engine:
-            assert (await engine.state("home"))["policy_id"].startswith("comb-ucb:")
-            assert (await engine.state("home"))["rounds"] == 40
+            assert (await engine.reports.state("home"))["policy_id"].startswith("comb-ucb:")
+            assert (await engine.reports.state("home"))["rounds"] == 40
         store.close()
 
     asyncio.run(first())
@@ -169,11 +176,11 @@ def test_a_replay_that_was_interrupted_is_done_after_a_restart(tmp_path):
 @with_service()
 async def test_a_policy_that_cannot_be_computed_is_refused_and_nothing_is_changed(engine, store, clock):
     with pytest.raises(Invalid, match="only a simulation has"):
-        await engine.patch_surface("home", {"policy": "oracle"}, actor="ann")
-    await engine.pause_item("home", "f", actor="ann")
+        await engine.administration.patch_surface("home", {"policy": "oracle"}, actor="ann")
+    await engine.administration.pause_item("home", "f", actor="ann")
     with pytest.raises(StateConflict, match="batchrank can only show all items"):
-        await engine.patch_surface("home", {"policy": "batchrank"}, actor="ann")
-    assert engine.surface("home").version == 2
+        await engine.administration.patch_surface("home", {"policy": "batchrank"}, actor="ann")
+    assert engine.registry.surface("home").version == 2
     assert (await engine.rank("home", "r")).policy_id.startswith("ftrl-pbm:")
 
 
@@ -186,23 +193,23 @@ async def test_a_reset_forgets_what_was_settled_until_then_and_nothing_else(engi
     await visits(engine, [f"m{k}" for k in range(20)], {"a"}, segment="mobile")
     open_page = await engine.rank("home", "open")
     await learned(engine)
-    await engine.reset("home", segment="mobile", actor="ann")
-    assert (await engine.state("home", "mobile"))["rounds"] == 0
-    assert (await engine.state("home"))["rounds"] == 20
-    await engine.reset("home", segment=None, actor="ann")
-    state = await engine.state("home")
+    await engine.administration.reset("home", segment="mobile", actor="ann")
+    assert (await engine.reports.state("home", "mobile"))["rounds"] == 0
+    assert (await engine.reports.state("home"))["rounds"] == 20
+    await engine.administration.reset("home", segment=None, actor="ann")
+    state = await engine.reports.state("home")
     assert (state["rounds"], np.any(state["loss"])) == (0, False)
     assert np.ptp(state["marginals"]["x"]) < 1e-12
     # A page that was shown before, and settles after it, is learned.
     assert (await answer(engine, open_page, [0])).status == "accepted"
     await learned(engine)
-    assert (await engine.state("home"))["rounds"] == 1
+    assert (await engine.reports.state("home"))["rounds"] == 1
     assert same_bits(state_of(engine), replayed(engine, store))
     with pytest.raises(Unknown):
-        await engine.reset("home", segment="nobody", actor="ann")
+        await engine.administration.reset("home", segment="nobody", actor="ann")
     details = [entry["detail"] for entry in store.audit(1, 2)]
     assert details == ["all segments", 'segment "mobile"']
-    assert len(list(engine.export("home"))) == 1 + 41 * 3  # the log stays
+    assert len(list(engine.log.export("home"))) == 1 + 41 * 3  # the log stays
 
 
 # Arms
@@ -220,7 +227,7 @@ async def test_each_arm_learns_from_its_own_pages(engine, store, clock):
         if arm != "holdout":
             assert state_of(engine, segment, arm).pages == n
             assert same_bits(state_of(engine, segment, arm), replayed(engine, store, segment, arm))
-    assert [line["pages"] for line in await engine.segments("home")] == [
+    assert [line["pages"] for line in await engine.reports.segments("home")] == [
         sum(n for (arm, of), n in arms.items() if of == segment and arm != "holdout") for segment in ("", "m")
     ]
 
@@ -230,15 +237,15 @@ async def test_a_winner_is_promoted_without_forgetting(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(80)], {"a", "b"})
     await learned(engine)
     waiting = [await engine.rank("home", f"w{k}") for k in range(20)]
-    before = await engine.state("home", arm="new")
+    before = await engine.reports.state("home", arm="new")
     assert before["rounds"] > 20
-    assert (await engine.state("home"))["rounds"] == 0
+    assert (await engine.reports.state("home"))["rounds"] == 0
     with pytest.raises(Unknown, match="has no arm 'third'"):
-        await engine.state("home", arm="third")
+        await engine.reports.state("home", arm="third")
     clock.at += 1000
-    surface = await engine.promote("home", "new", actor="ann")
+    surface = await engine.administration.promote("home", "new", actor="ann")
     assert (surface.settings.policy, surface.settings.arms, surface.promoted) == ("ftrl-pbm", (), "new")
-    after = await engine.state("home")
+    after = await engine.reports.state("home")
     assert [after[key] for key in ("rounds", "loss", "policy_id")] == [
         before[key] for key in ("rounds", "loss", "policy_id")
     ]
@@ -250,17 +257,17 @@ async def test_a_winner_is_promoted_without_forgetting(engine, store, clock):
     await learned(engine)
     own = sum(page.arm == "new" for page in waiting)
     assert own
-    assert (await engine.state("home"))["rounds"] == before["rounds"] + own
+    assert (await engine.reports.state("home"))["rounds"] == before["rounds"] + own
     # It is audited once, and repeating it changes nothing.
-    assert await engine.promote("home", "new", actor="bob") == surface
+    assert await engine.administration.promote("home", "new", actor="bob") == surface
     (entry,) = [entry for entry in store.audit(1, 99) if entry["action"] == "promote arm"]
     assert (entry["actor"], entry["holdout"]) == ("ann", [0.1, 0.1])
     assert entry["arms"] == [{"new": 0.45, "old": 0.45}, {}]
     # Another arm of this name starts anew, and the surface keeps what it knows.
     clock.at += 1000
-    await engine.patch_surface("home", {"arms": [NEW | {"share": 0.4}]}, actor="ann")
-    assert (await engine.state("home", arm="new"))["rounds"] == 0
-    assert (await engine.state("home"))["rounds"] == before["rounds"] + own
+    await engine.administration.patch_surface("home", {"arms": [NEW | {"share": 0.4}]}, actor="ann")
+    assert (await engine.reports.state("home", arm="new"))["rounds"] == 0
+    assert (await engine.reports.state("home"))["rounds"] == before["rounds"] + own
 
 
 # Starts from the baseline
@@ -276,7 +283,7 @@ def own_order(state):
 def test_early_pages_show_the_order_of_the_page_and_later_ones_what_was_learned(policy):
     @with_service(policy=policy, baseline=ORDER, baseline_rounds=100)
     async def start(engine, store, clock):
-        state = await engine.state("home")
+        state = await engine.reports.state("home")
         assert (own_order(state) > 0.89).all()
         assert state["baseline_share"] == FIRST_SHARE
         shown = []
@@ -285,7 +292,7 @@ def test_early_pages_show_the_order_of_the_page_and_later_ones_what_was_learned(
             await learned(engine)
         early = np.mean([page.slots[0].item == "f" for page in shown[:20]])
         assert early > 0.6
-        state = await engine.state("home")
+        state = await engine.reports.state("home")
         assert state["baseline_share"] == 0.0
         assert (own_order(state) < 0.6).all()
 
@@ -296,11 +303,11 @@ def test_early_pages_show_the_order_of_the_page_and_later_ones_what_was_learned(
 async def test_a_start_from_the_baseline_changes_nothing_that_was_learned(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(30)], {"a"})
     await learned(engine)
-    before = await engine.state("home")
+    before = await engine.reports.state("home")
     with pytest.raises(Invalid, match="has learned from 30 rounds already"):
-        await engine.start_from_baseline("home", rounds=30, actor="ann")
-    await engine.start_from_baseline("home", rounds=300, actor="ann")
-    after = await engine.state("home")
+        await engine.administration.start_from_baseline("home", rounds=30, actor="ann")
+    await engine.administration.start_from_baseline("home", rounds=300, actor="ann")
+    after = await engine.reports.state("home")
     assert (after["rounds"], after["loss"]) == (30, before["loss"])
     assert after["baseline_share"] == pytest.approx(0.9 * 0.9)
     assert (own_order(after) > 0.8).all()
@@ -310,8 +317,8 @@ async def test_a_start_from_the_baseline_changes_nothing_that_was_learned(engine
         "start from baseline",
         "300 rounds, the default segment",
     )
-    await engine.reset("home", segment=None, actor="ann")  # the segment starts again, from the baseline
-    assert (await engine.state("home"))["baseline_share"] == 0.9
+    await engine.administration.reset("home", segment=None, actor="ann")  # the segment starts again, from the baseline
+    assert (await engine.reports.state("home"))["baseline_share"] == 0.9
 
 
 @with_service(arms=[{"name": "new", "policy": "ftrl-pbm", "share": 0.5}])
@@ -320,9 +327,9 @@ async def test_rounds_of_a_start_are_those_of_the_arm_that_has_learned_least(eng
     await learned(engine)
     few, many = sorted(Counter(page.arm for page in pages).values())
     assert few < many
-    await engine.start_from_baseline("home", rounds=few + 1, actor="ann")
+    await engine.administration.start_from_baseline("home", rounds=few + 1, actor="ann")
     with pytest.raises(Invalid, match=f"learned from {few} rounds"):
-        await engine.start_from_baseline("home", rounds=few, actor="ann")
+        await engine.administration.start_from_baseline("home", rounds=few, actor="ann")
 
 
 # Several processes
@@ -335,28 +342,31 @@ def test_two_processes_change_one_surface(tmp_path):
     async def run():
         clock = Clock()
         async with serving(store, clock, shared=True) as one, serving(store, clock, shared=True) as two:
-            await one.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="one")
-            await two.put_item("home", "g", actor="two")
-            await one.put_item("home", "h", actor="one")
+            await one.administration.put_surface(
+                "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="one"
+            )
+            await two.administration.put_item("home", "g", actor="two")
+            await one.administration.put_item("home", "h", actor="one")
             changes = [
-                (one if k % 2 else two).patch_surface("home", {"guard_after": 100 + k}, actor=str(k)) for k in range(8)
+                (one if k % 2 else two).administration.patch_surface("home", {"guard_after": 100 + k}, actor=str(k))
+                for k in range(8)
             ]
             await asyncio.gather(*changes)
-            await two.catch_up()
-            await one.catch_up()
-            assert one.surface("home").version == 11
-            assert one.surface("home") == two.surface("home")
-            assert [item.name for item in one.surface("home").items] == [*ITEMS, "g", "h"]
-            version = one.surface("home").version
-            await one.patch_surface("home", {"floor": 0.1}, actor="one", if_version=version)
+            await two.registry.catch_up()
+            await one.registry.catch_up()
+            assert one.registry.surface("home").version == 11
+            assert one.registry.surface("home") == two.registry.surface("home")
+            assert [item.name for item in one.registry.surface("home").items] == [*ITEMS, "g", "h"]
+            version = one.registry.surface("home").version
+            await one.administration.patch_surface("home", {"floor": 0.1}, actor="one", if_version=version)
             with pytest.raises(Conflict, match="version"):
-                await two.patch_surface("home", {"floor": 0.2}, actor="two", if_version=version)
+                await two.administration.patch_surface("home", {"floor": 0.2}, actor="two", if_version=version)
             await visits(one, [f"v{k}" for k in range(10)], {"a"}, segment="mobile")
-            await two.delete_segment("home", "mobile", actor="two")
-            await one.catch_up()
+            await two.administration.delete_segment("home", "mobile", actor="two")
+            await one.registry.catch_up()
             assert one.registry.served("home").segments() == {""}
-            await two.delete_surface("home", actor="two")
-            await one.catch_up()
+            await two.administration.delete_surface("home", actor="two")
+            await one.registry.catch_up()
             with pytest.raises(Unknown):
                 await one.rank("home", "r")
 
@@ -391,31 +401,33 @@ def test_a_surface_that_cannot_be_learned_shows_its_own_order_and_holds_up_no_ot
 
     @with_service(policy="failing", retention_days=1)
     async def run(engine, store, clock):
-        await engine.put_surface("other", {"slots": 3, "items": ITEMS, "retention_days": 1}, actor="test")
+        await engine.administration.put_surface(
+            "other", {"slots": 3, "items": ITEMS, "retention_days": 1}, actor="test"
+        )
         await visits(engine, [f"v{k}" for k in range(5)], set())
         await learned(engine)
-        assert (await engine.state("home"))["rounds"] == 5
-        pages = [await visit(engine, f"w{k}", set(ITEMS)) for k in range(3)]
+        assert (await engine.reports.state("home"))["rounds"] == 5
+        pages = await visits(engine, [f"w{k}" for k in range(3)], set(ITEMS))
         for k in range(5):
             await visit(engine, f"o{k}", {"a"}, surface="other")
         await learned(engine)
-        assert (await engine.state("other"))["rounds"] == 5
+        assert (await engine.reports.state("other"))["rounds"] == 5
         reasons = engine.health()["reasons"]
         assert any("'home' shows the page's own order: the sums do not fit" in reason for reason in reasons)
         page = await engine.rank("home", "after")
         assert (page.policy_id, [slot.item for slot in page.slots]) == ("baseline", ["a", "b", "c"])
         assert (await answer(engine, page, [0])).status == "accepted"
         assert (await answer(engine, pages[0], [])).status in ("duplicate", "settled")
-        report = await engine.report("home")
+        report = await engine.reports.report("home")
         assert any("the sums do not fit" in warning for warning in report["warnings"])
-        await engine.headline("home")
+        await engine.reports.headline("home")
         clock.at += 5 * 86_400_000
         await looked(engine)  # the other surface is looked after, and the events of this one are kept
         assert (store.deleted(2).events, store.deleted(1).events) == (5, 0)
         # With another policy it learns everything that happened, but for the page of the baseline.
-        await engine.patch_surface("home", {"policy": "uniform"}, actor="ann")
+        await engine.administration.patch_surface("home", {"policy": "uniform"}, actor="ann")
         await looked(engine)
-        assert (await engine.state("home"))["rounds"] == 8
+        assert (await engine.reports.state("home"))["rounds"] == 8
         assert (await engine.rank("home", "again")).policy_id.startswith("uniform:")
 
     run()
@@ -423,17 +435,17 @@ def test_a_surface_that_cannot_be_learned_shows_its_own_order_and_holds_up_no_ot
 
 @with_service()
 async def test_a_surface_may_begin_with_a_single_item(engine, store, clock):
-    await engine.put_surface("small", {"slots": 1, "items": ["x"], "policy": "ftrl-pbm"}, actor="ann")
+    await engine.administration.put_surface("small", {"slots": 1, "items": ["x"], "policy": "ftrl-pbm"}, actor="ann")
     for k in range(3):
         page = await visit(engine, f"r{k}", {"x"}, surface="small")
         assert ([slot.item for slot in page.slots], page.slots[0].learn) == (["x"], False)
     await learned(engine)
-    state = await engine.state("small")
+    state = await engine.reports.state("small")
     assert (state["items"], state["rounds"], state["marginals"]["x"]) == (["x"], 0, [[1.0]])
-    await engine.report("small")
-    await engine.put_item("small", "y", actor="ann")
+    await engine.reports.report("small")
+    await engine.administration.put_item("small", "y", actor="ann")
     pages = [await visit(engine, f"s{k}", {"y"}, surface="small") for k in range(20)]
     assert {page.slots[0].item for page in pages} == {"x", "y"}
     await learned(engine)
-    assert (await engine.state("small"))["rounds"] == 20
+    assert (await engine.reports.state("small"))["rounds"] == 20
     assert not engine.health()["reasons"]

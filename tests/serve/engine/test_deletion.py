@@ -20,31 +20,31 @@ DELETED = "this event was deleted"
 async def test_a_deleted_event_leaves_what_was_learned(engine, store, clock):
     pages = [await visit(engine, f"r{k}", {"a"}) for k in range(20)]
     await learned(engine)
-    waiting, before = await engine.rank("home", "waiting"), await engine.state("home")  # not written yet
+    waiting, before = await engine.rank("home", "waiting"), await engine.reports.state("home")  # not written yet
     for page in (pages[0], waiting):
-        await engine.delete_event(page.event_id, actor="ann")
+        await engine.log.delete_event(page.event_id, actor="ann")
         with pytest.raises(Unknown):
-            await engine.event(page.event_id)
+            await engine.reports.event(page.event_id)
         with pytest.raises(Unknown):
-            await engine.delete_event(page.event_id, actor="ann")
+            await engine.log.delete_event(page.event_id, actor="ann")
         late = await answer(engine, page, [0, 1, 2])
         assert (late.status, late.reason) == ("rejected", DELETED)
-    assert await engine.delete_request("home", "r1", actor="ann") == 1
-    assert await engine.delete_request("home", "r1", actor="ann") == 0
+    assert await engine.log.delete_request("home", "r1", actor="ann") == 1
+    assert await engine.log.delete_request("home", "r1", actor="ann") == 0
     # A repeated request is answered, but nothing is stored about it.
     again = await engine.rank("home", "waiting")
     assert again.event_id == waiting.event_id
     assert (await answer(engine, again, [0])).status == "rejected"
     await looked(engine)
-    after = await engine.state("home")
+    after = await engine.reports.state("home")
     assert [after[key] for key in ("rounds", "loss", "clicked")] == [
         before[key] for key in ("rounds", "loss", "clicked")
     ]
     assert engine.health()["events_deleted"] == 3
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert report["retention"] == {"days": None, "deleted": 3, "until": None, "events": 17}
     assert report["learning"]["outstanding"] == 0
-    assert {row["event"] for row in list(engine.export("home"))[1:]} == {page.event_id for page in pages[2:]}
+    assert {row["event"] for row in list(engine.log.export("home"))[1:]} == {page.event_id for page in pages[2:]}
     details = [entry["detail"] for entry in store.audit(1, 9) if entry["action"] == "delete events"]
     assert details[-1] == f"event {pages[0].event_id}: 1 deleted"
 
@@ -53,7 +53,7 @@ async def test_a_deleted_event_leaves_what_was_learned(engine, store, clock):
 async def test_many_rejections_are_explained_one_by_one(engine, store, clock):
     pages = await visits(engine, [f"r{k}" for k in range(20)], {"a"})
     for k in range(10):
-        await engine.delete_request("home", f"r{k}", actor="ann")
+        await engine.log.delete_request("home", f"r{k}", actor="ann")
     results = await engine.feedback([FeedbackEvent(page.event_id, page.token, [], True) for page in pages])
     assert [result.reason for result in results] == [DELETED] * 10 + [""] * 10
 
@@ -64,12 +64,12 @@ async def test_all_events_of_a_visitor_are_deleted(engine, store, clock):
     pages = [await visit(engine, f"r{k}", {"a"}, visitor=visitor) for k, visitor in enumerate(visitors)]
     await learned(engine)
     unsent = await engine.rank("home", "unsent", visitor="lovelace")
-    assert await engine.delete_visitor("adam", actor="ann") == 0
-    assert await engine.delete_visitor("lovelace", actor="ann") == 12
+    assert await engine.log.delete_visitor("adam", actor="ann") == 0
+    assert await engine.log.delete_visitor("lovelace", actor="ann") == 12
     assert store.find_events([bytes.fromhex(page.event_id) for page in [*pages[:11], unsent]]) == {}
     assert not any("lovelace" in str(entry) for entry in store.audit(None, 100))
     await looked(engine)
-    assert (await engine.state("home"))["rounds"] == 20
+    assert (await engine.reports.state("home"))["rounds"] == 20
 
 
 @with_service(retention_days=2, attribution_seconds=600)
@@ -83,13 +83,16 @@ async def test_old_events_are_deleted_when_no_click_can_change_them(engine, stor
     young = await visit(engine, "young", {"a"})
     clock.at = start + 2 * DAY + 2 * housekeeping.PASS_MS
     await learned(engine)
-    before, uplift = await engine.state("home"), (await engine.report("home", since=start - 1000))["uplift"]
+    before, uplift = (
+        await engine.reports.state("home"),
+        (await engine.reports.report("home", since=start - 1000))["uplift"],
+    )
     await looked(engine)
     assert engine.health()["events_deleted"] == 20
-    assert (await engine.state("home"))["clicked"] == before["clicked"]
-    assert {row["event"] for row in list(engine.export("home"))[1:]} == {young.event_id}
+    assert (await engine.reports.state("home"))["clicked"] == before["clicked"]
+    assert {row["event"] for row in list(engine.log.export("home"))[1:]} == {young.event_id}
     assert (await answer(engine, pages[0], [0, 1, 2])).status == "expired"
-    report = await engine.report("home", since=start - 1000)
+    report = await engine.reports.report("home", since=start - 1000)
     assert report["retention"] == {"days": 2.0, "deleted": 20, "until": start, "events": 1}
     assert report["uplift"] == uplift  # pages are counted per minute, apart from events
     assert any("were deleted" in warning for warning in report["warnings"])
@@ -138,7 +141,7 @@ def test_events_that_another_policy_has_not_learned_yet_are_kept(tmp_path, monke
         async with serving(store, clock) as engine:
             monkeypatch.setattr(engine.states, "_due_seconds", 0.0)  # a snapshot is saved at the end
             body = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", "retention_days": 1}
-            await engine.put_surface("home", body, actor="test")
+            await engine.administration.put_surface("home", body, actor="test")
             await visits(engine, [f"v{k}" for k in range(20)], {"a"})
             await learned(engine)
         store.close()
@@ -148,7 +151,7 @@ def test_events_that_another_policy_has_not_learned_yet_are_kept(tmp_path, monke
         async with serving(store, clock) as engine:
             if broken:
                 monkeypatch.setattr(engine.housekeeping, "_save_present", lambda *arguments: None)
-            await engine.patch_surface("home", {"policy": "comb-ucb"}, actor="ann")
+            await engine.administration.patch_surface("home", {"policy": "comb-ucb"}, actor="ann")
             clock.at += 5 * DAY
             await learned(engine)
             await asyncio.to_thread(engine.housekeeping.look)
@@ -158,7 +161,7 @@ def test_events_that_another_policy_has_not_learned_yet_are_kept(tmp_path, monke
     async def third():
         store = open_store(place)
         async with serving(store, clock) as engine:
-            state = await engine.state("home")
+            state = await engine.reports.state("home")
         store.close()
         return state["policy_id"].partition(":")[0], state["rounds"]
 
@@ -193,20 +196,20 @@ async def test_a_clock_that_is_set_ahead_and_back_teaches_nothing_twice(engine, 
     results = await engine.feedback([FeedbackEvent(page.event_id, page.token, [0, 1, 2], True) for page in pages])
     assert {result.status for result in results} == {"expired"}
     await looked(engine)
-    assert (await engine.state("home"))["rounds"] == 40
+    assert (await engine.reports.state("home"))["rounds"] == 40
     # An hour back: later pages are learned, also after a reset and a deletion.
     clock.at -= HOUR
-    await engine.reset("home", segment=None, actor="ann")
-    assert (await engine.state("home"))["rounds"] == 0
+    await engine.administration.reset("home", segment=None, actor="ann")
+    assert (await engine.reports.state("home"))["rounds"] == 0
     page = await engine.rank("home", "after")
     assert (await answer(engine, page, [0])).status == "accepted"
     await learned(engine)
-    assert (await engine.state("home"))["rounds"] == 1
-    await engine.delete_event(page.event_id, actor="ann")
+    assert (await engine.reports.state("home"))["rounds"] == 1
+    await engine.log.delete_event(page.event_id, actor="ann")
     again = await engine.rank("home", "later")
     assert (await answer(engine, again, [0])).status == "accepted"
     await learned(engine)
-    assert (await engine.state("home"))["rounds"] == 2
+    assert (await engine.reports.state("home"))["rounds"] == 2
 
 
 @with_service()
@@ -219,7 +222,7 @@ async def test_sums_by_visitors_are_kept_for_the_current_comparison_only(engine,
     clock.at += 2 * HOUR
     await looked(engine)
     assert store.visitor_sums(1, None, 0, 2 * clock.at) == before != {}
-    await engine.restart_comparison("home", actor="ann")
+    await engine.administration.restart_comparison("home", actor="ann")
     restarted = clock.at
     clock.at += 9 * DAY
     await visit(engine, "much later", {"a"}, visitor="v1")
@@ -232,12 +235,12 @@ async def test_sums_by_visitors_are_kept_for_the_current_comparison_only(engine,
 async def test_a_deleted_surface_takes_everything_with_it_but_the_audit_log(engine, store, clock):
     page = await visit(engine, "r1", {"a"})
     await learned(engine)
-    await engine.delete_surface("home", actor="ann")
+    await engine.administration.delete_surface("home", actor="ann")
     with pytest.raises(Unknown, match="no surface 'home'"):
         await engine.rank("home", "r2")
     rejected = await answer(engine, page, [0])
     assert rejected.status == "rejected"
     assert store.audit(1, 1)[0]["detail"] == '"home": 1 events deleted'
     assert await asyncio.to_thread(store.count_rows, ["events", "learners", "surfaces", "minutes"]) == 0
-    await engine.put_surface("home", {"slots": 1, "items": ["x"]}, actor="ann")
+    await engine.administration.put_surface("home", {"slots": 1, "items": ["x"]}, actor="ann")
     assert (await engine.rank("home", "r1")).slots[0].item == "x"

@@ -12,8 +12,7 @@ import pytest
 from bothworlds.serve.engine import learning
 from bothworlds.serve.engine import lists as lists_module
 from bothworlds.serve.engine import served as served_module
-from bothworlds.serve.engine.replay import relearned
-from bothworlds.serve.engine.states import same_bits
+from bothworlds.serve.engine.states import relearned, same_bits
 from bothworlds.serve.model import Invalid, NotEnough, Unknown
 from bothworlds.serve.schemas import FeedbackEvent
 from tests.serve.running import (

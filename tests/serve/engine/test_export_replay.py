@@ -55,7 +55,7 @@ async def visited(engines, divisible):
             if k == 40:
                 await engine.administration.resume_item("home", "c", actor="test")
                 await engine.administration.put_item("home", "g", actor="test")
-            await engine.catch_up()
+            await engine.registry.catch_up()
         page = await engine.rank("home", f"v{k}", **constraints)
         if k % 6 == 5:
             late.append(page)
@@ -83,7 +83,7 @@ def test_a_replay_of_an_export_is_the_state_of_every_process(place, policy, plai
             engines = [await stack.enter_async_context(running(store, clock, refresh_ms=5)) for store in stores]
             await put_surface(engines[0], policy=policy, policy_settings=SETTINGS[policy])
             for engine in engines:
-                await engine.catch_up()
+                await engine.registry.catch_up()
             await visited(engines, divisible)
             rows = await asyncio.to_thread(list, engines[-1].log.export("home"))
             (tmp_path / "log.ndjson").write_bytes(msgspec.json.Encoder().encode_lines(rows))

@@ -42,12 +42,12 @@ async def shoppers(engine, clock, rng, numbers, feedback=lambda arm: True):
 async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_person_restarts(engine, store, clock):
     rng = np.random.default_rng(3)
     await shoppers(engine, clock, rng, range(120))
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert report["guard"] == {
         "enabled": True, "active": False, "active_since": None, "compared_since": None, "low": None, "high": None
     }  # fmt: skip
     await shoppers(engine, clock, rng, range(120, 840))
-    report, headline = await engine.report("home"), await engine.headline("home")
+    report, headline = await engine.reports.report("home"), await engine.reports.headline("home")
     guard = report["guard"]
     assert guard["active"]
     assert guard["low"] < -0.5
@@ -61,10 +61,10 @@ async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_perso
     assert (entry["actor"], entry["holdout"]) == ("guard", [0.2, pytest.approx(0.984)])
     arms = await shoppers(engine, clock, rng, range(840, 1240))
     assert 1 <= arms["learner"] <= 30  # 1.6% of the pages
-    await engine.restart_comparison("home", actor="ann")
+    await engine.administration.restart_comparison("home", actor="ann")
     arms = await shoppers(engine, clock, rng, range(1240, 1340))
     assert arms["learner"] > 60
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert not report["guard"]["active"]
     assert report["guard"]["compared_since"] is None
 
@@ -79,7 +79,7 @@ def test_the_guard_can_be_turned_off(settings):
     @with_service(**({"holdout": 0.2, "guard_after": 150} | WORST_LIST | settings))
     async def run(engine, store, clock):
         await shoppers(engine, clock, np.random.default_rng(3), range(720))
-        assert engine.surface("home").guarded_since is None
+        assert engine.registry.surface("home").guarded_since is None
 
     run()
 
@@ -88,7 +88,7 @@ def test_the_guard_can_be_turned_off(settings):
 @with_service(holdout=0.2, guard_after=150, policy="fixed", policy_settings={"ranking": [0, 1, 2]})
 async def test_a_learner_that_is_as_good_is_not_replaced(engine, store, clock):
     await shoppers(engine, clock, np.random.default_rng(3), range(600))
-    guard = (await engine.report("home"))["guard"]
+    guard = (await engine.reports.report("home"))["guard"]
     assert not guard["active"]
     assert guard["low"] < 0.0 < guard["high"]
 
@@ -100,14 +100,14 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     await shoppers(engine, clock, rng, range(300))
     clock.at += 12 * MINUTE
     await looked(engine)
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert not report["sample_ratio"]["alarm"]
     assert engine.health()["sample_ratio_alarms"] == 0
     # From now on the page sends the feedback of one list in ten of the holdout.
     await shoppers(engine, clock, rng, range(300, 1000), lambda arm: arm == "learner" or rng.random() < 0.1)
     clock.at += 12 * MINUTE
     await looked(engine)
-    report, headline = await engine.report("home"), await engine.headline("home")
+    report, headline = await engine.reports.report("home"), await engine.reports.headline("home")
     ratio = report["sample_ratio"]
     assert ratio["alarm"]
     assert ratio["evidence"] > 1000
@@ -115,7 +115,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     for uplift in (report["uplift"], report["recent"]["uplift"], headline["uplift"]):
         assert (uplift["enough"], uplift["relative"], uplift["low"], uplift["high"]) == (False, None, None, None)
     assert engine.health()["sample_ratio_alarms"] == 1
-    await engine.restart_comparison("home", actor="ann")
+    await engine.administration.restart_comparison("home", actor="ann")
     await looked(engine)
     assert engine.health()["sample_ratio_alarms"] == 0
 
@@ -131,17 +131,17 @@ async def test_a_change_that_a_policy_detects_is_told_once(engine, store, clock)
 
     await shown([f"a{k}" for k in range(1200)], "a")
     assert engine.health()["changes_detected"] == 0
-    assert (await engine.state("home"))["changed_at"] is None
+    assert (await engine.reports.state("home"))["changed_at"] is None
     await shown([f"b{k}" for k in range(1200)], "f")
     found = [entry for entry in store.audit(1, 99) if entry["action"] == "change detected"]
     assert len(found) == engine.health()["changes_detected"] >= 1
     assert found[0]["detail"].startswith("visitors click differently since about 2023-11-1")
-    report = await engine.report("home", since=clock.at - 86_400_000)
+    report = await engine.reports.report("home", since=clock.at - 86_400_000)
     assert [change["detected_at"] for change in report["changes"]] == [entry["at"] for entry in reversed(found)]
-    assert (await engine.state("home"))["changed_at"] is not None
-    await engine.reset("home", segment=None, actor="ann")
+    assert (await engine.reports.state("home"))["changed_at"] is not None
+    await engine.administration.reset("home", segment=None, actor="ann")
     await looked(engine)
-    assert (await engine.state("home"))["changed_at"] is None
+    assert (await engine.reports.state("home"))["changed_at"] is None
 
 
 def test_snapshots_are_saved_at_the_latest_when_the_service_stops(tmp_path, monkeypatch):
@@ -151,10 +151,12 @@ def test_snapshots_are_saved_at_the_latest_when_the_service_stops(tmp_path, monk
         store = open_store(place)
         async with serving(store, Clock()) as engine:
             monkeypatch.setattr(engine.states, "_due_seconds", 0.0)
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+            await engine.administration.put_surface(
+                "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
+            )
             await visits(engine, [f"v{k}" for k in range(40)], {"a"})
             await learned(engine)
-            state = await engine.state("home")
+            state = await engine.reports.state("home")
         (learner,) = store.learners(1)
         assert store.snapshot(learner.id).number == 40
         store.close()
@@ -164,7 +166,7 @@ def test_snapshots_are_saved_at_the_latest_when_the_service_stops(tmp_path, monk
         store = open_store(place)
         monkeypatch.setattr(store, "learner_events", lambda *arguments: iter(()))  # nothing is left to learn
         async with serving(store, Clock()) as engine:
-            after = await engine.state("home")
+            after = await engine.reports.state("home")
             assert [after[key] for key in ("rounds", "loss", "shown")] == [
                 before[key] for key in ("rounds", "loss", "shown")
             ]

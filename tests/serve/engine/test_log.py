@@ -32,11 +32,11 @@ async def taught(tmp_path, rows, surface=None, name="home"):
     store = open_store(str(tmp_path / f"{name}{len(list(tmp_path.iterdir()))}.db"))
     async with serving(store, Clock()) as engine:
         body = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"} | (surface or {})
-        await engine.put_surface(name, body, actor="test")
-        imported = await engine.import_rows(name, iter(rows), actor="test")
+        await engine.administration.put_surface(name, body, actor="test")
+        imported = await engine.log.import_rows(name, iter(rows), actor="test")
         await learned(engine)
-        state = await engine.state(name)
-        rows = await asyncio.to_thread(list, engine.export(name))
+        state = await engine.reports.state(name)
+        rows = await asyncio.to_thread(list, engine.log.export(name))
     store.close()
     return imported, rows, state
 
@@ -54,11 +54,11 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
         names = [f"v{k}" for k in range(60)]
         await visits(engine, names[::2], {"a", "b"}, segment="m")
         await visits(engine, names[1::2], {"a", "b"}, exclude=["f"], pins={0: "c"})
-        await engine.put_item("home", "g", actor="test")
-        await engine.pause_item("home", "e", actor="test")
+        await engine.administration.put_item("home", "g", actor="test")
+        await engine.administration.pause_item("home", "e", actor="test")
         await visits(engine, [f"w{k}" for k in range(30)], {"g"})
         await learned(engine)
-        header, *rows = await asyncio.to_thread(list, engine.export("home"))
+        header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
         assert header["format"] == EXPORT_FORMAT
         assert [(one["name"], one["state"]) for one in header["surface"]["items"]][-3:] == [
             ("e", "paused"), ("f", "active"), ("g", "active"),
@@ -69,8 +69,10 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
         assert {row["n"] for row in rows} == {6, 7}
         other = open_store(str(tmp_path / "other.db"))
         async with serving(other, Clock()) as second:
-            await second.put_surface("home", {"slots": 3, "items": [*ITEMS, "g"], "policy": "ftrl-pbm"}, actor="test")
-            imported = await second.import_rows("home", iter([header, *rows]), actor="test")
+            await second.administration.put_surface(
+                "home", {"slots": 3, "items": [*ITEMS, "g"], "policy": "ftrl-pbm"}, actor="test"
+            )
+            imported = await second.log.import_rows("home", iter([header, *rows]), actor="test")
             assert imported == Imported(taken=90, known=0, refused=0, reasons={})
             await learned(second)
             for segment in ("", "m"):
@@ -78,9 +80,9 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
                 assert mine.pages > 10
                 # Numbers are those of each log: the other log has no gaps either.
                 assert same_bits(mine, theirs)
-            again = await second.import_rows("home", iter([header, *rows]), actor="test")
+            again = await second.log.import_rows("home", iter([header, *rows]), actor="test")
             assert (again.taken, again.known) == (0, 90)
-            copied = list(second.export("home"))[1:]
+            copied = list(second.log.export("home"))[1:]
             kept = [{**row, "settled": "import"} for row in rows]
             assert copied == kept
         other.close()
@@ -92,10 +94,10 @@ def test_items_in_another_order_are_known_by_their_names(tmp_path):
     @with_service()
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(20)], {"a"}, exclude=["f", "e"])
-        await engine.put_item("home", "new", actor="test")
+        await engine.administration.put_item("home", "new", actor="test")
         await visits(engine, [f"w{k}" for k in range(20)], {"a"}, exclude=["a", "b", "c", "d"])
         await learned(engine)
-        rows, ours = await asyncio.to_thread(list, engine.export("home")), await engine.state("home")
+        rows, ours = await asyncio.to_thread(list, engine.log.export("home")), await engine.reports.state("home")
         assert {"absent", "eligible"} <= {key for row in rows[1:] for key in row}
         order = ["new", "f", "x", "e", "d", "c", "b", "a"]
         imported, _, theirs = await taught(tmp_path, rows, {"items": order})
@@ -117,7 +119,7 @@ def test_positions_count_from_one_in_exports_and_from_either_in_imports(tmp_path
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(30)], {"a", "b"}, pins={0: "c"})
         await learned(engine)
-        header, *rows = await asyncio.to_thread(list, engine.export("home"))
+        header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
         older = [{**row, "position": row["position"] - 1} for row in rows]
         losses = []
         for log in ([header, *rows], rows, older):
@@ -154,19 +156,19 @@ async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
         "not a row": ["nonsense"],
     }
     rows = [*good, *(row for rows in bad.values() for row in rows)]
-    taken = await engine.import_rows("home", rows, actor="test")
+    taken = await engine.log.import_rows("home", rows, actor="test")
     assert taken.taken == 2
     assert taken.refused == len(bad) - 1 + 2
     await learned(engine)
-    assert len(list(engine.export("home"))) == 1 + 4
-    state = await engine.state("home")
+    assert len(list(engine.log.export("home"))) == 1 + 4
+    state = await engine.reports.state("home")
     assert state["rounds"] == 1
     assert np.array(state["loss"]).round(6).tolist()[:3] == [[4.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 4.0]]
     assert np.array(state["clicked"]).sum() == 1
     with pytest.raises(
         Invalid, match="first line does not describe a surface: it has the format 'bothworlds export 9'"
     ):
-        await engine.import_rows("home", [{"format": "bothworlds export 9", "surface": {}}, *good], actor="test")
+        await engine.log.import_rows("home", [{"format": "bothworlds export 9", "surface": {}}, *good], actor="test")
 
 
 def test_a_note_that_its_policy_could_not_read_is_refused(tmp_path):
@@ -176,7 +178,7 @@ def test_a_note_that_its_policy_could_not_read_is_refused(tmp_path):
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(10)], {"a"})
         await learned(engine)
-        header, *rows = await asyncio.to_thread(list, engine.export("home"))
+        header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
         noted = [row for row in rows if row.get("note")]
         assert len(noted) == 10
         noted[3]["note"] = noted[3]["note"][:-1]
@@ -198,14 +200,14 @@ def test_a_note_that_its_policy_could_not_read_is_refused(tmp_path):
 async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(30)], {"a", "b"})
     await learned(engine)
-    await engine.put_surface("twin", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
-    rows = list(engine.export("home"))
+    await engine.administration.put_surface("twin", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
+    rows = list(engine.log.export("home"))
     for taken, known in ((30, 0), (0, 30)):
-        imported = await engine.import_rows("twin", iter(rows), actor="test")
+        imported = await engine.log.import_rows("twin", iter(rows), actor="test")
         await learned(engine)
         assert (imported.taken, imported.known, imported.refused) == (taken, known, 0)
-        assert (await engine.state("twin"))["loss"] == (await engine.state("home"))["loss"]
-    assert (await engine.import_rows("home", iter(rows), actor="test")).known == 30
+        assert (await engine.reports.state("twin"))["loss"] == (await engine.reports.state("home"))["loss"]
+    assert (await engine.log.import_rows("home", iter(rows), actor="test")).known == 30
 
 
 @with_service(holdout=0.5)
@@ -214,11 +216,11 @@ async def test_imported_pages_are_learned_from_but_are_in_no_comparison(engine, 
     await visits(engine, [f"v{k}" for k in range(100)], {"a"})
     await learned(engine)
     clock.at += 120_000
-    before = await engine.report("home")
+    before = await engine.reports.report("home")
     rows = [row for k in range(500) for row in page(f"other {k}", "a", "b", "c", click=1)]
-    assert (await engine.import_rows("home", rows, actor="ann")).taken == 500
+    assert (await engine.log.import_rows("home", rows, actor="ann")).taken == 500
     await learned(engine)
-    after = await engine.report("home")
+    after = await engine.reports.report("home")
     for part in ("headline", "holdout", "uplift", "series", "shift"):
         assert after[part] == before[part], part
     assert after["learning"]["rounds"] == before["learning"]["rounds"] + 500
@@ -230,7 +232,7 @@ async def test_imported_pages_are_learned_from_but_are_in_no_comparison(engine, 
 async def test_imports_respect_max_segments(engine, store, clock):
     await engine.rank("home", "r1", segment="one")
     rows = [row for k, name in enumerate(["one", "two", "two", ""]) for row in page(f"e{k}", "a", segment=name)]
-    taken = await engine.import_rows("home", rows, actor="test")
+    taken = await engine.log.import_rows("home", rows, actor="test")
     assert (taken.taken, taken.reasons) == (2, {"there are more segments than max_segments": 2})
 
 
@@ -239,19 +241,21 @@ def test_an_exported_log_teaches_the_same_arms(tmp_path):
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(60)], {"a", "b"})
         await learned(engine)
-        rows = list(engine.export("home"))
+        rows = list(engine.log.export("home"))
         assert {row["arm"] for row in rows[1:]} == {"new", "old"}
         assert [(arm["name"], arm["learner"]) for arm in rows[0]["surface"]["arms"]] == [("new", 1), ("old", 2)]
         other = open_store(str(tmp_path / "other.db"))
         async with serving(other, Clock()) as second:
             body = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", "arms": [OLD, NEW]}
-            await second.put_surface("home", body, actor="test")
-            assert (await second.import_rows("home", iter(rows), actor="test")).taken == 60
+            await second.administration.put_surface("home", body, actor="test")
+            assert (await second.log.import_rows("home", iter(rows), actor="test")).taken == 60
             await learned(second)
             for arm in ("new", "old"):
-                assert (await second.state("home", arm=arm))["loss"] == (await engine.state("home", arm=arm))["loss"]
-            await second.put_surface("plain", {"slots": 3, "items": ITEMS}, actor="test")
-            refused = await second.import_rows("plain", iter(rows), actor="test")
+                assert (await second.reports.state("home", arm=arm))["loss"] == (
+                    await engine.reports.state("home", arm=arm)
+                )["loss"]
+            await second.administration.put_surface("plain", {"slots": 3, "items": ITEMS}, actor="test")
+            refused = await second.log.import_rows("plain", iter(rows), actor="test")
             assert (refused.taken, refused.reasons) == (0, {"an arm that the surface does not have": 60})
         other.close()
 
@@ -263,10 +267,10 @@ def test_the_log_of_a_promoted_arm_teaches_the_policy_of_another_surface(tmp_pat
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(80)], {"a", "b"})
         await learned(engine)
-        await engine.promote("home", "new", actor="ann")
+        await engine.administration.promote("home", "new", actor="ann")
         await visits(engine, [f"w{k}" for k in range(40)], {"a", "b"})
         await learned(engine)
-        rows, ours = list(engine.export("home")), await engine.state("home")
+        rows, ours = list(engine.log.export("home")), await engine.reports.state("home")
         imported, _, theirs = await taught(tmp_path, rows)
         assert [theirs[key] for key in ("rounds", "loss", "clicked")] == [
             ours[key] for key in ("rounds", "loss", "clicked")
@@ -289,16 +293,16 @@ async def test_rewards_are_exported_and_imported(engine, store, clock):
     for one in pages:
         await answer(engine, one, [], rewards={0: 0.25, 2: 1.0})
     await learned(engine)
-    _, *rows = list(engine.export("home"))
+    _, *rows = list(engine.log.export("home"))
     assert [(row["reward"], row["click"]) for row in rows[:3]] == [(0.25, 1), (0.0, 0), (1.0, 1)]
-    await engine.put_surface(
+    await engine.administration.put_surface(
         "twin", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", "objective": "rewards"}, actor="t"
     )
-    assert (await engine.import_rows("twin", rows, actor="test")).taken == 10
+    assert (await engine.log.import_rows("twin", rows, actor="test")).taken == 10
     await learned(engine)
-    assert (await engine.state("twin"))["loss"] == (await engine.state("home"))["loss"]
-    await engine.put_surface("clicks", {"slots": 3, "items": ITEMS}, actor="t")
-    refused = await engine.import_rows("clicks", rows, actor="test")
+    assert (await engine.reports.state("twin"))["loss"] == (await engine.reports.state("home"))["loss"]
+    await engine.administration.put_surface("clicks", {"slots": 3, "items": ITEMS}, actor="t")
+    refused = await engine.log.import_rows("clicks", rows, actor="test")
     assert refused.reasons == {"a reward, but the surface counts clicks": 10}
 
 
@@ -313,7 +317,7 @@ async def test_late_clicks_are_not_exported_and_pages_that_are_not_learned_say_s
     clock.at += DAY // 2
     await learned(engine)
     rows = {}
-    for row in list(engine.export("home"))[1:]:
+    for row in list(engine.log.export("home"))[1:]:
         rows.setdefault(row["event"], []).append(row)
     outcome = {
         name: [(row["settled"], row["click"], row["learn"]) for row in rows[one.event_id]]
@@ -325,7 +329,7 @@ async def test_late_clicks_are_not_exported_and_pages_that_are_not_learned_say_s
         "seen": [("deadline", 0, True), ("deadline", 1, True), ("deadline", 0, True)],
         "unseen": [("unconfirmed", 0, False)] * 3,
     }
-    assert (await engine.state("home"))["rounds"] == 2
+    assert (await engine.reports.state("home"))["rounds"] == 2
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -343,22 +347,22 @@ async def deleted_events_do_not_come_back(engine, store, clock):
     visitors = ["lovelace"] * 3 + ["babbage"] * 7
     pages = [await visit(engine, f"r{k}", {"a"}, visitor=visitor) for k, visitor in enumerate(visitors)]
     await learned(engine)
-    rows, state = list(engine.export("home")), await engine.state("home")
-    assert await engine.delete_visitor("lovelace", actor="ann") == 3
+    rows, state = list(engine.log.export("home")), await engine.reports.state("home")
+    assert await engine.log.delete_visitor("lovelace", actor="ann") == 3
     await looked(engine)
-    assert (await engine.import_rows("home", rows, actor="ann")).taken == 0
+    assert (await engine.log.import_rows("home", rows, actor="ann")).taken == 0
     clock.at += DAY + DAY // 2  # tokens have expired, and tombstones are gone
     await looked(engine)
     assert not store.deleted_ids([bytes.fromhex(one.event_id) for one in pages])
-    imported = await engine.import_rows("home", rows, actor="ann")
+    imported = await engine.log.import_rows("home", rows, actor="ann")
     assert (imported.taken, imported.known, imported.reasons) == (0, 7, {"an event that was deleted": 3})
     clock.at += 5 * DAY  # now all are too old
     await visit(engine, "young", {"a"})
     await looked(engine)
-    imported = await engine.import_rows("home", rows, actor="ann")
+    imported = await engine.log.import_rows("home", rows, actor="ann")
     assert (imported.taken, imported.reasons) == (0, {"an event that was deleted": 10})
     await learned(engine)
-    assert (await engine.state("home"))["rounds"] == state["rounds"] + 1
+    assert (await engine.reports.state("home"))["rounds"] == state["rounds"] + 1
     # Another surface may learn from them: it has never had them.
-    await engine.put_surface("twin", {"slots": 3, "items": ITEMS}, actor="test")
-    assert (await engine.import_rows("twin", rows, actor="ann")).taken == 10
+    await engine.administration.put_surface("twin", {"slots": 3, "items": ITEMS}, actor="test")
+    assert (await engine.log.import_rows("twin", rows, actor="ann")).taken == 10

@@ -13,9 +13,18 @@ import pytest
 
 import bothworlds
 from bothworlds.policies.logged_pages import LogState
-from bothworlds.serve.engine.replay import States, relearned, verify
-from bothworlds.serve.engine.states import SNAPSHOT_FORMAT, copied, decode, encode, learn_events, same_bits
+from bothworlds.serve.engine.states import (
+    SNAPSHOT_FORMAT,
+    States,
+    copied,
+    decode,
+    encode,
+    learn_events,
+    relearned,
+    same_bits,
+)
 from bothworlds.serve.events import Feedback
+from bothworlds.serve.ops.verify import verify_learner as verify
 from bothworlds.serve.stores import Store, open_store
 from tests.policies.logs import played
 from tests.policies.plain import Divisible, EpsilonGreedy

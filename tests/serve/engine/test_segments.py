@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from bothworlds.serve.engine.housekeeping import USE_RESOLUTION
-from bothworlds.serve.engine.replay import relearned
-from bothworlds.serve.engine.states import page_of, same_bits
+from bothworlds.serve.engine.states import page_of, relearned, same_bits
 from bothworlds.serve.engine.views import read_state
 from bothworlds.serve.model import Invalid, TooMany, Unknown
 from bothworlds.serve.stores import open_store
@@ -27,7 +26,7 @@ def names(engine, surface="home"):
 
 
 async def listed(engine):
-    return {line["name"]: line for line in await engine.segments("home")}
+    return {line["name"]: line for line in await engine.reports.segments("home")}
 
 
 @with_service(max_segments=3)
@@ -38,12 +37,12 @@ async def test_a_segment_that_is_not_admitted_is_served_as_the_default_one(engin
     assert page.segment == ""
     assert (await answer(engine, page, [0])).status == "accepted"
     await learned(engine)
-    assert (await engine.state("home"))["rounds"] == 1
-    assert (await engine.event(page.event_id))["segment"] == ""
+    assert (await engine.reports.state("home"))["rounds"] == 1
+    assert (await engine.reports.event(page.event_id))["segment"] == ""
     assert await engine.rank("home", "r3", segment="three") == page
     assert (await engine.rank("home", "r4", segment="one")).segment == "one"
     with pytest.raises(TooMany, match="max_segments"):
-        await engine.start_from_baseline("home", rounds=10, segment="three", actor="test")
+        await engine.administration.start_from_baseline("home", rounds=10, segment="three", actor="test")
 
 
 @with_service(max_segments=2)
@@ -52,7 +51,7 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     waiting = await engine.rank("home", "r2", segment="one")
     await learned(engine)
     assert (await engine.rank("home", "r3", segment="two")).segment == ""
-    await engine.delete_segment("home", "one", actor="ann")
+    await engine.administration.delete_segment("home", "one", actor="ann")
     assert names(engine) == {""}
     entry = store.audit(1, 1)[0]
     assert [entry[key] for key in ("actor", "action", "surface_id")] == ["ann", "delete segment", 1]
@@ -60,7 +59,7 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     for page in (settled, waiting):
         assert (await answer(engine, page, [0, 1, 2])).status == "expired"
         with pytest.raises(Unknown):
-            await engine.event(page.event_id)
+            await engine.reports.event(page.event_id)
     clock.at += DAY
     await looked(engine)
     assert names(engine) == {""}  # its open events do not create it again
@@ -73,30 +72,30 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
 @with_service()
 async def test_what_cannot_be_deleted_is_refused(engine, store, clock):
     with pytest.raises(Invalid, match="reset"):
-        await engine.delete_segment("home", "", actor="ann")
+        await engine.administration.delete_segment("home", "", actor="ann")
     with pytest.raises(Unknown, match="no segment 'mobile'"):
-        await engine.delete_segment("home", "mobile", actor="ann")
+        await engine.administration.delete_segment("home", "mobile", actor="ann")
     with pytest.raises(Unknown, match="no surface"):
-        await engine.delete_segment("away", "mobile", actor="ann")
+        await engine.administration.delete_segment("away", "mobile", actor="ann")
 
 
 @with_service()
 async def test_a_page_dated_in_the_far_future_does_not_outlive_its_segment(engine, store, clock):
     """With times instead of ids, every later click of that name was expired, for good."""
     row = {"position": 0, "item": "a", "click": 1, "propensity": 0.5, "timestamp": "2031-01-01T00:00:00Z"}
-    taken = await engine.import_rows("home", [{**row, "event": "far", "segment": "mobile"}], actor="test")
+    taken = await engine.log.import_rows("home", [{**row, "event": "far", "segment": "mobile"}], actor="test")
     assert taken.taken == 1
     await learned(engine)
-    assert (await engine.state("home", "mobile"))["rounds"] == 1
-    await engine.delete_segment("home", "mobile", actor="ann")
+    assert (await engine.reports.state("home", "mobile"))["rounds"] == 1
+    await engine.administration.delete_segment("home", "mobile", actor="ann")
     page = await engine.rank("home", "r1", segment="mobile")
     assert (await answer(engine, page, [0])).status == "accepted"
     await learned(engine)
-    assert (await engine.state("home", "mobile"))["rounds"] == 1
-    await engine.reset("home", segment="mobile", actor="ann")
+    assert (await engine.reports.state("home", "mobile"))["rounds"] == 1
+    await engine.administration.reset("home", segment="mobile", actor="ann")
     await visit(engine, "r2", {"a"}, segment="mobile")
     await learned(engine)
-    assert (await engine.state("home", "mobile"))["rounds"] == 1
+    assert (await engine.reports.state("home", "mobile"))["rounds"] == 1
 
 
 def differing(engine, store):
@@ -129,7 +128,7 @@ def test_deleting_a_segment_under_traffic_leaves_what_its_log_gives(place):
             "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
         )
         for engine in engines:
-            await engine.catch_up()
+            await engine.registry.catch_up()
         until = asyncio.get_running_loop().create_future()
         shoppers = [asyncio.create_task(shop(engines[k % workers], f"v{k}", until)) for k in range(6)]
         for k in range(8):
@@ -141,7 +140,7 @@ def test_deleting_a_segment_under_traffic_leaves_what_its_log_gives(place):
         for engine in engines * 2:  # one settles, and the others learn
             await learned(engine)
         for engine in engines:
-            await engine.catch_up()
+            await engine.registry.catch_up()
             assert await asyncio.to_thread(differing, engine, engine.registry.store) == []
         assert sum(line["pages"] for line in await engines[0].reports.segments("home")) < total
         return await losses(engines[0])
@@ -190,7 +189,7 @@ async def test_segments_are_listed_with_their_last_use(engine, store, clock):
     assert lines["two"]["expires_at"] == clock.at + WINDOW
     assert lines[""]["expires_at"] is None
     with pytest.raises(Unknown):
-        await engine.segments("away")
+        await engine.reports.segments("away")
 
 
 async def expired(engine, clock, to):
@@ -205,12 +204,12 @@ async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(e
     await visit(engine, "r1", {*ITEMS}, segment="clicked")
     await visit(engine, "r2", set(), segment="shown")
     await engine.rank("home", "r3", segment="requested")
-    await engine.start_from_baseline("home", rounds=100, segment="started", actor="test")
+    await engine.administration.start_from_baseline("home", rounds=100, segment="started", actor="test")
     start, everything = clock.at, {"clicked", "shown", "requested", "started"}
     assert await expired(engine, clock, start + WINDOW + USE_RESOLUTION) == everything
     assert await expired(engine, clock, start + WINDOW + USE_RESOLUTION + 1) == {"clicked", "started"}
     assert await expired(engine, clock, start + 10 * DAY + USE_RESOLUTION) == {"clicked", "started"}
-    before = await engine.report("home", since=start - HOUR)
+    before = await engine.reports.report("home", since=start - HOUR)
     assert await expired(engine, clock, start + 10 * DAY + USE_RESOLUTION + 1) == set()
     entries = [(e["actor"], e["action"], e["detail"]) for e in store.audit(1, 99) if e["action"] == "expire segment"]
     assert sorted(entries) == sorted(
@@ -218,7 +217,11 @@ async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(e
         for name, n in (("clicked", 1), ("shown", 1), ("requested", 1), ("started", 0))
     )
     # Its pages stay counted in reports.
-    assert (await engine.report("home", since=start - HOUR))["headline"]["pages"] == before["headline"]["pages"] == 2
+    assert (
+        (await engine.reports.report("home", since=start - HOUR))["headline"]["pages"]
+        == before["headline"]["pages"]
+        == 2
+    )
 
 
 @with_service(segment_idle_days=10, **SECONDS)
@@ -252,7 +255,7 @@ def test_last_uses_survive_a_restart(tmp_path):
     async def first():
         store = open_store(place)
         async with serving(store, clock) as engine:
-            await engine.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
+            await engine.administration.put_surface("home", {"slots": 3, "items": ITEMS}, actor="test")
             await visit(engine, "r", {*ITEMS}, segment="one")
             clock.at += HOUR
             await visit(engine, "s", {*ITEMS}, segment="one")
@@ -274,12 +277,12 @@ def test_last_uses_survive_a_restart(tmp_path):
 
 @with_service(baseline=["f", "e", "d"])
 async def test_a_deleted_segment_does_not_start_from_the_baseline_again(engine, store, clock):
-    await engine.start_from_baseline("home", rounds=300, segment="m", actor="ann")
-    assert (await engine.state("home", "m"))["baseline_share"] == 0.9
-    await engine.delete_segment("home", "m", actor="ann")
+    await engine.administration.start_from_baseline("home", rounds=300, segment="m", actor="ann")
+    assert (await engine.reports.state("home", "m"))["baseline_share"] == 0.9
+    await engine.administration.delete_segment("home", "m", actor="ann")
     await engine.rank("home", "v1", segment="m")
-    assert (await engine.state("home", "m"))["baseline_share"] == 0.0
-    assert "m" not in engine.surface("home").baseline_starts
+    assert (await engine.reports.state("home", "m"))["baseline_share"] == 0.0
+    assert "m" not in engine.registry.surface("home").baseline_starts
 
 
 @with_service(arms=[{"name": "new", "policy": "uniform", "share": 0.5}])
@@ -287,6 +290,6 @@ async def test_a_segment_is_deleted_and_listed_with_all_its_arms(engine, store, 
     await visits(engine, [f"v{k}" for k in range(40)], {"a"}, segment="m")
     await learned(engine)
     assert (await listed(engine))["m"]["pages"] == 40
-    await engine.delete_segment("home", "m", actor="ann")
+    await engine.administration.delete_segment("home", "m", actor="ann")
     assert {one.segment for one in store.learners(1)} == {""}
-    assert not any(row["segment"] == "m" for row in list(engine.export("home"))[1:])
+    assert not any(row["segment"] == "m" for row in list(engine.log.export("home"))[1:])

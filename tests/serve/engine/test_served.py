@@ -114,7 +114,7 @@ def test_states_and_lists_are_made_when_they_are_used(tmp_path, monkeypatch):
         monkeypatch.setattr(store, "snapshot", counted(read, store.snapshot))
         monkeypatch.setattr(store, "learner_events", counted(read, store.learner_events))
         async with running(store, Clock(), refresh_ms=3_600_000) as engine:
-            assert len(engine.surfaces()) == surfaces
+            assert len(engine.registry.all_surfaces()) == surfaces
             for name in range(50):  # the first page of the dashboard
                 assert (await engine.reports.headline(f"s{name}"))["rounds"] == 0
             assert (read, engine.states.size) == ([], 0)

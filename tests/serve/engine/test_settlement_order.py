@@ -15,7 +15,7 @@ import pytest
 import bothworlds
 from bothworlds.geometry.sampling import draw, make_urn, prepare
 from bothworlds.policies.logged_pages import LoggedPage, LogState
-from bothworlds.serve.engine.settlement_order import as_they_come, feedback_notice
+from bothworlds.serve.outcomes import as_they_come, feedback_notice
 
 N, M = 10, 3
 CLICKS = np.outer(np.linspace(0.4, 0.1, N), [1.0, 0.7, 0.5])

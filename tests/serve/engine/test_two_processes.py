@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.engine import learning
-from bothworlds.serve.engine.replay import relearned
-from bothworlds.serve.engine.states import same_bits
+from bothworlds.serve.engine.states import relearned, same_bits
 from bothworlds.serve.stores import open_store
 from tests.serve.running import (
     Clock,
@@ -40,7 +39,7 @@ def two(postgres):
                     running(second, clock, refresh_ms=5) as other,
                 ):
                     await put_surface(one, policy="ftrl-pbm")
-                    await other.catch_up()
+                    await other.registry.catch_up()
                     await test(one, other, clock)
 
         asyncio.run(whole())
@@ -106,7 +105,7 @@ def test_what_one_changes_the_other_knows(two):
     async def check(one, other, clock):
         await put_surface(other, "second")
         assert (await one.rank("second", "r")).slots
-        await one.put_item("home", "new", actor="test")
+        await one.administration.put_item("home", "new", actor="test")
         ranked = await one.rank("home", "r1", pins={0: "new"})
         await written(one)
         assert (await other.rank("home", "r1")).slots == ranked.slots
@@ -114,11 +113,11 @@ def test_what_one_changes_the_other_knows(two):
         await visit(one, "m1", {"a"}, segment="m")
         await eventually(lambda: other.registry.served("home").learner("m") is not None)
         old = other.registry.served("home").learner("m").learner.id
-        await one.delete_segment("home", "m", actor="test")
+        await one.administration.delete_segment("home", "m", actor="test")
         await eventually(lambda: other.registry.served("home").learner("m") is None)
         assert (await visit(other, "m2", {"a"}, segment="m")).segment == "m"
         assert other.registry.served("home").learner("m").learner.id != old
-        await one.rotate_secret(actor="test", forget=True)
+        await one.administration.rotate_secret(actor="test", forget=True)
         other.secrets.followed_at = -1e9
         await eventually(lambda: other.secrets.signer.number == 2)
 
@@ -149,7 +148,8 @@ def test_a_holder_that_lost_the_lease_without_noticing_settles_nothing(two, monk
         await eventually(lambda: (one.recorder.lease is None) != (other.recorder.lease is None))
         holder, follower = (one, other) if one.recorder.lease else (other, one)
         stale = holder.recorder.lease
-        monkeypatch.setattr(learning, "LEASE_SECONDS", 3600.0)  # from here on, nobody renews: the follower takes it
+        monkeypatch.setattr(learning, "LEASE_SECONDS", 3600.0)  # from here on, the holder does not renew it
+        await follower.stop()
         holder.registry.store.release(stale)
         taken = follower.registry.store.acquire("another process", 60.0)
         assert taken.fence > stale.fence

@@ -16,7 +16,7 @@ from .service import ITEMS, MINUTE, answer, learned, visit, visits, with_service
 @with_service()
 async def test_an_event_is_shown_with_its_outcome_and_why_it_is_not_learned(engine, store, clock):
     page = await engine.rank("home", "r1", exclude=["f"], pins={0: "c"})
-    view = await engine.event(page.event_id)
+    view = await engine.reports.event(page.event_id)
     assert (view["settled"], view["settled_by"], view["number"], view["learned"], view["shown"]) == (
         False, "", None, False, None,
     )  # fmt: skip
@@ -34,17 +34,17 @@ async def test_an_event_is_shown_with_its_outcome_and_why_it_is_not_learned(engi
     assert (await answer(engine, page, [2])).status == "late_applied"
     clock.at += DAY // 2
     await learned(engine)
-    view = await engine.event(page.event_id)
+    view = await engine.reports.event(page.event_id)
     assert (view["settled_by"], view["number"], view["learned"]) == ("final", 1, True)
     assert [(slot["clicked"], slot["late"]) for slot in view["slots"]] == [(False, False), (True, False), (True, True)]
     assert "the request pinned some slots" in view["why"]
     for one, reason in ((void, "the page was not shown"), (unseen, "nothing has confirmed"), (uncounted, "too many")):
-        view = await engine.event(one.event_id)
+        view = await engine.reports.event(one.event_id)
         assert not view["learned"]
         assert reason in view["why"]
     for unknown in ("x", "ab" * 16):
         with pytest.raises(Unknown):
-            await engine.event(unknown)
+            await engine.reports.event(unknown)
     json.dumps(view, allow_nan=False)
 
 
@@ -52,7 +52,7 @@ async def test_an_event_is_shown_with_its_outcome_and_why_it_is_not_learned(engi
 async def test_the_state_has_counts_of_what_was_learned_and_what_is_drawn_from(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(50)], {"a"})
     await learned(engine)
-    state = await engine.state("home")
+    state = await engine.reports.state("home")
     json.dumps(state, allow_nan=False)
     assert state["rounds"] == state["revision"] == 50
     assert np.array(state["shown"]).sum() == 150
@@ -65,16 +65,16 @@ async def test_the_state_has_counts_of_what_was_learned_and_what_is_drawn_from(e
     assert page.policy_id == state["policy_id"]
     assert [slot.p for slot in page.slots] == [x[ITEMS.index(slot.item), slot.slot] for slot in page.slots]
     # A new item has a row at once, at the median.
-    await engine.put_item("home", "g", actor="ann")
-    grown = await engine.state("home")
+    await engine.administration.put_item("home", "g", actor="ann")
+    grown = await engine.reports.state("home")
     assert (grown["items"][-1], grown["shown"][-1]) == ("g", [0, 0, 0])
     assert grown["loss"][-1] == pytest.approx(np.median(state["loss"], axis=0))
-    few = await engine.state("home", limit=2)
+    few = await engine.reports.state("home", limit=2)
     assert (len(few["items"]), few["items_total"], len(few["marginals"]["x"])) == (2, 7, 2)
     with pytest.raises(Unknown, match="no segment 'm'"):
-        await engine.state("home", "m")
+        await engine.reports.state("home", "m")
     with pytest.raises(Unknown, match="no arm 'holdout'"):
-        await engine.state("home", arm="holdout")
+        await engine.reports.state("home", arm="holdout")
 
 
 @with_service(objective="rewards")
@@ -82,13 +82,13 @@ async def test_clicked_of_a_surface_with_rewards_is_their_sum(engine, store, clo
     for k in range(10):
         await answer(engine, await engine.rank("home", f"v{k}"), [], rewards={0: 0.25})
     await learned(engine)
-    assert np.array((await engine.state("home"))["clicked"]).sum() == 2.5
-    assert (await engine.report("home"))["headline"]["clicks_per_page"] == 0.25
+    assert np.array((await engine.reports.state("home"))["clicked"]).sum() == 2.5
+    assert (await engine.reports.report("home"))["headline"]["clicks_per_page"] == 0.25
 
 
 @with_service(holdout=0.2)
 async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
-    empty = await engine.report("home")
+    empty = await engine.reports.report("home")
     assert empty["headline"] == {"pages": 0, "clicks_per_page": None, "interval": None}
     assert empty["uplift"]["relative"] is None
     rng = np.random.default_rng(1)
@@ -100,7 +100,7 @@ async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock
         clock.at += MINUTE
         await learned(engine)
     await answer(engine, await engine.rank("home", "open"), [0], final=False)
-    report = await engine.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
+    report = await engine.reports.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
     json.dumps(report, allow_nan=False)
     assert report["headline"]["pages"] + report["holdout"]["pages"] == 200
     low, high = report["headline"]["interval"]
@@ -114,13 +114,13 @@ async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock
     assert report["learning"]["rounds"] == report["headline"]["pages"]
     assert report["learning"]["entropy"] < report["learning"]["entropy_start"]
     assert len(report["marginals"]["x"]) == 6
-    headline = await engine.headline("home")
+    headline = await engine.reports.headline("home")
     assert headline["pages"] == report["headline"]["pages"]
     assert headline["rounds"] == report["learning"]["rounds"]
     with pytest.raises(Invalid):
-        await engine.report("home", since=10, until=5)
+        await engine.reports.report("home", since=10, until=5)
     with pytest.raises(Unknown):
-        await engine.report("home", segment="z")
+        await engine.reports.report("home", segment="z")
 
 
 @with_service()
@@ -129,9 +129,11 @@ async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
         await visit(engine, f"v{k}", {"a"}, segment=["x", "y", "y"][k % 3])
     await learned(engine)
     until = clock.at + 1
-    pages = {s: (await engine.report("home", until=until, segment=s))["headline"]["pages"] for s in ("x", "y", None)}
+    pages = {
+        s: (await engine.reports.report("home", until=until, segment=s))["headline"]["pages"] for s in ("x", "y", None)
+    }
     assert pages == {"x": 10, "y": 20, None: 30}
-    report = await engine.report("home", until=until)
+    report = await engine.reports.report("home", until=until)
     assert (report["holdout"], report["marginals"]["segment"]) == (None, "y")
     assert "without a holdout" in " ".join(report["warnings"])
 
@@ -149,11 +151,11 @@ async def test_unconfirmed_pages_are_a_figure_with_what_to_do(engine, store, clo
     await answer(engine, await engine.rank("home", "many", counted=False), [0])
     clock.at += 10 * MINUTE
     await learned(engine)
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     ends = report["feedback"]
     assert {name: ends[name] for name in ends if name != "since"} == {
         "pages": 15, "by_deadline": 5, "unconfirmed": 24, "unconfirmed_with_clicks": 15, "void": 1, "not_counted": 1,
     }  # fmt: skip
     assert report["headline"]["pages"] == 15
-    assert (await engine.state("home"))["rounds"] == 15
+    assert (await engine.reports.state("home"))["rounds"] == 15
     assert any("clicks" in warning and "feedback" in warning for warning in report["warnings"])

@@ -1,4 +1,4 @@
-"""Runs ``fake_engine_server.py`` in a process of its own."""
+"""Runs ``service_program.py`` in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent / "fake_engine_server.py"
+SCRIPT = Path(__file__).parent / "service_program.py"
 PATIENCE = 60.0  # seconds; long, since other tests may keep the machine busy
 
 

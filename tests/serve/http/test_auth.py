@@ -13,7 +13,6 @@ from bothworlds.serve.http import auth, rank_feedback
 from bothworlds.serve.http.auth import ROLES, create_key, list_keys, revoke_key
 from bothworlds.serve.http.problems import Problem
 from bothworlds.serve.http.rank_feedback import RateLimit
-from tests.serve.fake_engine import sign
 
 CALLS = {
     "serve": ("POST", "/v1/surfaces/home/rank", {"request_id": "r"}),
@@ -156,11 +155,12 @@ def test_an_unknown_role_or_key_id_is_refused(store):
         revoke_key(store, "nobody", 0)
 
 
-def test_the_actor_of_a_change_is_the_key(asked, call, engine, store):
+def test_the_actor_of_a_change_is_the_key(asked, call, store):
     key = create_key(store, ["admin"], "", 0)
     call.run(call.service.keyring.load())
     asked("admin", key)
-    assert engine.actors[-2:] == ["local", key.split("_")[1]]
+    actors = [(entry["action"], entry["actor"]) for entry in store.audit(1, 2)]
+    assert actors == [("change settings", key.split("_")[1]), ("create surface", "local")]
 
 
 def test_keys_are_created_and_revoked_over_http(call, asked):
@@ -182,8 +182,8 @@ def test_public_rank_and_feedback_need_no_key(serving, store, asked):
     client("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]})
     create_key(store, ["admin"], "", 0)
     client.run(client.service.keyring.load())
-    event = asked("serve", client=client).json()["event_id"]
-    said = [{"event_id": event, "token": token} for token in (sign(event), "forged")]
+    page = asked("serve", client=client).json()
+    said = [{"event_id": page["event_id"], "token": token, "final": True} for token in (page["token"], "forged")]
     results = client("POST", "/v1/feedback", json={"events": said}).json()["results"]
     assert [result["status"] for result in results] == ["accepted", "rejected"]
     assert asked("admin", client=client).status_code == 401

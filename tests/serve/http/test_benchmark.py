@@ -1,4 +1,4 @@
-"""The load generator, on a service with a fake engine."""
+"""The load generator, on a service whose store is temporary."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from benchmarks import service_latency, service_load
 
-FAKE = (sys.executable, str(Path(__file__).parent / "fake_engine_server.py"), "127.0.0.1", "0", "1")
+PROGRAM = (sys.executable, str(Path(__file__).parent / "service_program.py"), "127.0.0.1", "0", "1")
 
 
 @pytest.fixture(scope="module")
 def service():
-    with service_load.running(command=FAKE) as found:
+    with service_load.running(command=PROGRAM) as found:
         yield found
 
 
@@ -67,6 +67,6 @@ def test_memory_is_that_of_the_service(service):
 
 @pytest.mark.slow
 def test_the_service_is_stopped_afterwards():
-    with service_load.running(command=FAKE) as found:
+    with service_load.running(command=PROGRAM) as found:
         process = found.process
     assert process.returncode == 0

@@ -9,8 +9,9 @@ import pytest
 
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.http.app import CLIENT_CLOSED, Service
-from tests.serve.fake_engine import FakeEngine
 from tests.serve.running import temporary_store
+
+from .conftest import engine_on
 
 LONG, SHORT = 3600.0, 0.01  # seconds: longer than any test takes, and so short that they pass at once
 
@@ -28,7 +29,8 @@ def responses_to(messages, path="/v1/feedback", headers=(), method="POST", pause
 
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
     tiny = Config(limits=Limits(body_bytes=100, body_seconds=seconds), request_log=False)
-    service = Service(FakeEngine([]), temporary_store(), tiny)
+    store = temporary_store()
+    service = Service(engine_on(store), store, tiny)
     asyncio.run(service({**scope, "headers": list(headers)}, receive, send))
     return sent, left, service
 

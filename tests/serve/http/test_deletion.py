@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bothworlds.serve.http.auth import create_key
-from tests.serve.fake_engine import row
+from bothworlds.serve.stores import DeletedEvents
 
 EVENT = "ab" * 16
 
@@ -23,9 +23,13 @@ def test_a_surface_is_deleted_only_at_the_version_that_was_read(call):
 
 
 def test_events_are_deleted_by_id_request_and_visitor(call):
-    assert call("DELETE", f"/v1/events/{EVENT}").status_code == 204
-    assert call("DELETE", f"/v1/events/{EVENT}").status_code == 404
-    assert call("GET", f"/v1/events/{EVENT}").status_code == 404
+    event = call.page("first")["event_id"]
+    call.page("r")
+    for name in ("second", "third"):
+        call.page(name, visitor="v1")
+    assert call("DELETE", f"/v1/events/{event}").status_code == 204
+    assert call("DELETE", f"/v1/events/{event}").status_code == 404
+    assert call("GET", f"/v1/events/{event}").status_code == 404
     assert call("DELETE", "/v1/events", params={"visitor": "v1"}).json() == {"deleted": 2}
     assert call("DELETE", "/v1/events", params={"surface": "home", "request_id": "r"}).json() == {"deleted": 1}
     assert call("DELETE", "/v1/events", params={"surface": "away", "request_id": "r"}).status_code == 404
@@ -45,12 +49,11 @@ def test_only_administrators_delete(call, store, path, role):
     assert call("DELETE", path).status_code == 403
 
 
-def test_an_export_says_what_is_missing(call, engine):
-    engine.rows = [row()]
+def test_an_export_says_what_is_missing(call, store, monkeypatch):
     answer = call("GET", "/v1/surfaces/home/export")
     assert [name for name in answer.headers if name.startswith("bothworlds-")] == ["bothworlds-not-exported"]
     assert answer.headers["bothworlds-not-exported"] == "visitors, late clicks"
-    engine.retention = {"days": 90.0, "deleted": 59, "until": 1_700_000_000_000}
+    monkeypatch.setattr(store, "deleted", lambda surface_id: DeletedEvents(59, 1_700_000_000_000, 60))
     answer = call("GET", "/v1/surfaces/home/export")
     assert answer.headers["bothworlds-deleted-events"] == "59"
     assert answer.headers["bothworlds-deleted-until"] == "2023-11-14T22:13:20.000Z"

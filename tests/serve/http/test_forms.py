@@ -56,7 +56,7 @@ class Visitor:
         return self.post("/new-surface", data, files)
 
     def edit(self, name, version=None, **texts):
-        now = self.client.engine.surface(name).version if version is None else version
+        now = self.client.engine.registry.surface(name).version if version is None else version
         return self.post(f"/edit/{name}", {"token": self.token(), "version": str(now), **texts})
 
 
@@ -193,7 +193,7 @@ def test_a_form_creates_the_same_surface_as_the_api(client, admin):
         "floor": 0.02,
     }
     assert by_api(client, "PUT", "/v1/surfaces/by-api", body).status_code == 201
-    one, other = client.engine.surface("by form"), client.engine.surface("by-api")
+    one, other = client.engine.registry.surface("by form"), client.engine.registry.surface("by-api")
     assert one.settings == other.settings
     assert [item.name for item in one.items] == [item.name for item in other.items]
     entries = client.store.audit(one.id, 9)
@@ -230,7 +230,7 @@ def test_errors_of_the_api_are_shown_beside_the_field(client, admin, texts, body
     assert html.unescape(fields[field]) == text.sentence(error["detail"])
     assert all(Markup(answer.text).count("textarea", name=name) for name in ("items", "baseline"))
     with pytest.raises(Unknown):
-        client.engine.surface("never")
+        client.engine.registry.surface("never")
 
 
 def test_an_error_in_a_list_of_items_names_the_line(admin):
@@ -243,7 +243,7 @@ def test_an_empty_or_existing_name_is_an_error_of_the_name(admin, home):
     answer = admin.create(home, slots="3")
     assert errors_of(answer)[0] == {"name": "The surface exists already."}
     assert answer.status_code == 412
-    assert admin.client.engine.surface(home).settings.slots == 2
+    assert admin.client.engine.registry.surface(home).settings.slots == 2
 
 
 @pytest.mark.parametrize("written", ["rate", "= 3", "rate = 1\nrate = 2"])
@@ -257,7 +257,7 @@ def test_settings_that_cannot_be_read_are_an_error_of_their_field(admin, written
 def test_items_come_from_a_text_and_a_file(client, admin):
     files = {"file": ("items.txt", b"\xef\xbb\xbfc\r\n\r\nd \xc3\xa9\r\n")}
     assert admin.create("from a file", items="a\nb", files=files).status_code == 303
-    assert [item.name for item in client.engine.surface("from a file").items] == ["a", "b", "c", "d \u00e9"]
+    assert [item.name for item in client.engine.registry.surface("from a file").items] == ["a", "b", "c", "d \u00e9"]
 
 
 @pytest.mark.parametrize("content", ["caf\u00e9".encode("latin-1"), "a\nb".encode("utf-16"), b"\xff\xd8\xff\xe0"])
@@ -329,12 +329,12 @@ def test_no_text_in_a_form_is_a_fault_of_the_service(client, admin, texts):
 
 
 def test_settings_are_changed_and_others_stay(client, admin, home):
-    before = client.engine.surface(home)
+    before = client.engine.registry.surface(home)
     assert admin.edit(home, action="settings", holdout="0.2", policy_settings="", floor="").status_code == 303
-    after = client.engine.surface(home)
+    after = client.engine.registry.surface(home)
     assert after.settings == msgspec.structs.replace(before.settings, holdout=0.2)
     assert admin.edit(home, action="settings", **surface_form.texts_of(after.settings)).status_code == 303
-    assert client.engine.surface(home).version == after.version  # nothing changed
+    assert client.engine.registry.surface(home).version == after.version  # nothing changed
 
 
 def test_an_error_keeps_what_was_entered(admin, home):
@@ -353,11 +353,11 @@ def test_two_editors_do_not_overwrite_each_other(client, admin, home):
     assert "The surface has: 0.2" in page.text
     assert page.count("input", name="holdout", value="0.3") == 1  # the entry is kept
     assert page.count("input", name="version", value="2") == 5
-    assert client.engine.surface(home).settings.holdout == 0.2
+    assert client.engine.registry.surface(home).settings.holdout == 0.2
     deletion = {"action": "delete", "confirmation": home}
     for change in ({"action": "add", "items": "z"}, {"pause": "a"}, {"action": "restart"}, deletion):
         assert admin.edit(home, 1, **change).status_code == 412
-    assert client.engine.surface(home).version == 2
+    assert client.engine.registry.surface(home).version == 2
     assert admin.edit(home, 2, action="settings", holdout="0.3").status_code == 303
 
 
@@ -366,12 +366,12 @@ def test_a_form_without_the_version_changes_nothing(client, admin, home, version
     token = admin.token()
     for change in ({"action": "settings", "holdout": "0.2"}, {"pause": "a"}):
         assert admin.post(f"/edit/{home}", {"token": token, "version": version, **change}).status_code == 412
-    assert client.engine.surface(home).version == 1
+    assert client.engine.registry.surface(home).version == 1
 
 
 def test_items_are_paused_resumed_removed_restored_and_added(client, admin, home):
     def states():
-        return {item.name: item.state for item in client.engine.surface(home).items}
+        return {item.name: item.state for item in client.engine.registry.surface(home).items}
 
     for change, item, state in (
         ("pause", "a", "paused"),
@@ -384,7 +384,7 @@ def test_items_are_paused_resumed_removed_restored_and_added(client, admin, home
         assert states()[item] == state
     assert admin.edit(home, action="add", items="e\n\nf").status_code == 303
     assert states() == dict.fromkeys("abcdef", "active")
-    actions = [entry["action"] for entry in client.store.audit(client.engine.surface(home).id, 9)]
+    actions = [entry["action"] for entry in client.store.audit(client.engine.registry.surface(home).id, 9)]
     assert sorted(actions) == sorted(
         ["create surface", "pause item", "resume item", "remove item", "resume item", "change surface"]
     )
@@ -408,7 +408,7 @@ def test_an_arm_that_cannot_be_promoted_is_explained(client, admin, home):
     """It is not said that somebody else has changed the surface."""
     arms = '[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
     admin.edit(home, action="settings", arms=arms, holdout="0.1")
-    assert client.engine.administration.activate_guard(client.engine.surface(home), "new")
+    assert client.engine.administration.activate_guard(client.engine.registry.surface(home), "new")
     answer = admin.edit(home, promote="new")
     page_of(answer, 409)
     assert "the guard has replaced it" in html.unescape(answer.text)
@@ -419,7 +419,7 @@ def test_the_surfaces_own_policy_is_kept(client, admin, home):
     admin.edit(home, action="settings", arms='[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]')
     assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote", value="learner") == 1
     assert admin.edit(home, promote="learner").status_code == 303
-    settings = client.engine.surface(home).settings
+    settings = client.engine.registry.surface(home).settings
     assert (settings.policy, settings.arms) == ("all-weather", ())
 
 
@@ -431,7 +431,7 @@ def test_an_arm_is_promoted(client, admin, home):
     page_of(admin.edit(home, promote="nothing"), 404)
     assert admin.edit(home, 1, promote="new").status_code == 412
     assert admin.edit(home, promote="new").status_code == 303
-    settings = client.engine.surface(home).settings
+    settings = client.engine.registry.surface(home).settings
     assert (settings.policy, settings.arms) == ("gibbs-ts", ())
 
 
@@ -439,12 +439,12 @@ def test_a_surface_is_deleted_only_with_its_name(client, admin, home):
     for confirmation in ("", "another", home.upper()):
         answer = admin.edit(home, action="delete", confirmation=confirmation)
         assert "type its name" in page_of(answer, 422).text
-    assert client.engine.surface(home).version == 1
+    assert client.engine.registry.surface(home).version == 1
     answer = admin.edit(home, action="delete", confirmation=home)
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     page_of(admin.get(f"/edit/{home}"), 404)
     with pytest.raises(Unknown):
-        client.engine.surface(home)
+        client.engine.registry.surface(home)
 
 
 def test_the_last_items_cannot_be_paused(client, admin, home):
@@ -471,7 +471,7 @@ def test_names_are_escaped_everywhere(client, admin):
     paths = [f"/edit/{path}", f"/surfaces/{path}", "/"]
     assert [breaks_out(admin.get(one)) for one in paths] == [False] * 3
     assert admin.edit(path, 1, pause=item).status_code == 303
-    assert client.engine.surface(name).items[0].state == "paused"
+    assert client.engine.registry.surface(name).items[0].state == "paused"
     answer = admin.create(EVIL, items=EVIL, slots=EVIL, policy=EVIL, policy_settings=EVIL)
     assert answer.status_code == 422
     page_of(answer, 422)
@@ -541,7 +541,7 @@ def breaches(client, admin):
     for name, (visitor, token, headers) in attacks.items():
         answer = visitor.post("/new-surface", {"token": token, "name": name, **fields}, **headers)
         assert answer.status_code in (303, 403)
-        if client.engine.knows(name):
+        if name in client.engine.registry.surfaces:
             found.append(name)
     return found
 
@@ -567,7 +567,7 @@ def test_without_the_store_nobody_edits(client, admin, home):
     form = {"token": admin.token(), "version": "1", "pause": "a"}
     with broken(client.store):
         assert admin.post(f"/edit/{home}", form).status_code == 503
-    assert client.engine.surface(home).version == 1
+    assert client.engine.registry.surface(home).version == 1
 
 
 def test_a_revoked_key_edits_no_more(client, home):
@@ -578,7 +578,7 @@ def test_a_revoked_key_edits_no_more(client, home):
     assert (
         visitor.post(f"/edit/{home}", {"token": token, "version": "1", "pause": "a"}).headers["location"] == "/sign-in"
     )
-    assert client.engine.surface(home).version == 1
+    assert client.engine.registry.surface(home).version == 1
 
 
 def test_a_bearer_of_the_key_may_edit_with_a_token(client):
@@ -597,14 +597,14 @@ def test_limits_of_the_service_apply(client):
     small.close()
 
 
-def test_without_keys_everybody_on_this_machine_edits_and_no_other_page(serving):
+def test_without_keys_everybody_on_this_machine_edits_and_no_other_page(serving, store):
     local = serving()
     visitor = Visitor(local)
     assert visitor.create("home").status_code == 303
-    assert local.service.engine.actors == ["local"]
+    assert [entry["actor"] for entry in store.audit(None, 9)] == ["local"]
     token = visitor.token()
     form = {"token": token, "name": "other", "items": "a\nb", "slots": "2"}
     assert visitor.post("/new-surface", form, origin="http://evil.example").status_code == 403
     assert visitor.post("/new-surface", {**form, "token": ""}).status_code == 403
     assert visitor.post("/new-surface", {**form, "token": token[::-1]}).status_code == 403
-    assert [surface.name for surface in local.service.engine.surfaces()] == ["home"]
+    assert [surface.name for surface in local.service.engine.registry.all_surfaces()] == ["home"]

@@ -14,59 +14,65 @@ from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.http import logs
 from bothworlds.serve.http.app import CLIENT_CLOSED
 from bothworlds.serve.http.operations import NDJSON
-from tests.serve.fake_engine import row
 
 from .conftest import Client
 
 EXPORT, IMPORT = "/v1/surfaces/home/export", "/v1/surfaces/home/import"
-ROWS = [row(f"e{k // 2}", k % 2, k % 3 == 0) for k in range(5000)]
+LINES = {"content-type": NDJSON}
 
 
-@pytest.fixture
-def rows(engine):
-    engine.rows = [dict(said, click=int(said["click"])) for said in ROWS]
-    return engine.rows
+def rows_of(events):
+    """The rows of a log of pages with three slots, which another service has drawn."""
+    return [
+        {"event": f"e{k}", "position": slot, "item": "abc"[slot], "click": int((k + slot) % 3 == 0), "propensity": 0.25}
+        for k in range(events)
+        for slot in range(3)
+    ]
 
 
 def lines_of(rows):
     return "".join(json.dumps(said) + "\n" for said in rows)
 
 
+@pytest.fixture
+def log(call):
+    """The lines of a log that the surface has learned."""
+    assert call("POST", IMPORT, content=lines_of(rows_of(200)), headers=LINES).json()["taken"] == 200
+    return [json.loads(line) for line in call("GET", EXPORT).text.splitlines()]
+
+
 @pytest.mark.parametrize("how", [{}, {"headers": {"accept": NDJSON}}, {"params": {"format": "ndjson"}}])
-def test_a_log_is_exported_line_by_line(call, rows, how):
+def test_a_log_is_exported_line_by_line(call, log, how):
     answer = call("GET", EXPORT, **how)
     assert answer.headers["content-type"] == NDJSON
-    assert [json.loads(line) for line in answer.text.splitlines()] == rows
+    header, *rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert (header["format"], header["surface"]["name"]) == (EXPORT_FORMAT, "home")
+    assert [(row["item"], row["click"]) for row in rows] == [(row["item"], row["click"]) for row in rows_of(200)]
 
 
-HEADER = {"format": EXPORT_FORMAT, "surface": {"name": "home", "items": [{"name": "a", "state": "active"}]}}
+def test_what_was_exported_can_be_imported(call, log):
+    assert call("PUT", "/v1/surfaces/twin", json={"slots": 3, "items": ["a", "b", "c", "d"]}).status_code == 201
+    answer = call("POST", "/v1/surfaces/twin/import", content=lines_of(log), headers=LINES)
+    assert answer.json() == {"taken": 200, "known": 0, "refused": 0, "reasons": {}}
+    twins = [json.loads(line) for line in call("GET", "/v1/surfaces/twin/export").text.splitlines()]
+    assert [row["click"] for row in twins[1:]] == [row["click"] for row in log[1:]]
 
 
-def test_an_export_begins_with_the_surface_and_so_does_an_import(call, engine, rows):
-    engine.rows = [HEADER, *rows]
-    lines = call("GET", EXPORT).text
-    assert [json.loads(line) for line in lines.splitlines()] == engine.rows
-    engine.rows = []
-    assert call("POST", IMPORT, content=lines.encode(), headers={"content-type": NDJSON}).status_code == 200
-    assert (engine.rows[0], len(engine.rows)) == (HEADER, len(ROWS) + 1)
-
-
-def test_the_first_line_of_an_export_may_be_longer_than_others(call, engine):
+def test_the_first_line_of_an_export_may_be_longer_than_others(call):
     items = [{"name": "x" * 100, "state": "active"}] * 50_000
     long = msgspec.json.encode({"format": EXPORT_FORMAT, "surface": {"name": "home", "items": items}})
     assert len(long) > Limits().body_bytes
-    head = {"content-type": NDJSON}
-    assert call("POST", IMPORT, content=long + b"\n" + lines_of(ROWS[:2]).encode(), headers=head).status_code == 200
+    assert call("POST", IMPORT, content=long + b"\n" + lines_of(rows_of(1)).encode(), headers=LINES).status_code == 200
     other = long.replace(b"format", b"former", 1)
-    assert call("POST", IMPORT, content=other + b"\n", headers=head).status_code == 413
+    assert call("POST", IMPORT, content=other + b"\n", headers=LINES).status_code == 413
 
 
-def test_an_export_whose_client_disconnects_releases_the_store(call, engine, rows):
+def test_an_export_whose_client_disconnects_releases_the_store(call, engine, log):
     released = threading.Event()
 
     def exported(surface):
         try:
-            yield from rows
+            yield from log
         finally:
             released.set()
 
@@ -81,45 +87,36 @@ def test_an_export_whose_client_disconnects_releases_the_store(call, engine, row
         await call.service({**scope, "headers": [(b"host", b"127.0.0.1")]}, receive, send)
         assert await asyncio.to_thread(released.wait, 60)
 
-    engine.export = exported
+    engine.log.export = exported
     call.run(disconnect())
     assert f'status="{CLIENT_CLOSED}"' in call("GET", "/metrics").text
 
 
-def test_an_empty_log_is_exported(call):
-    answer = call("GET", EXPORT)
-    assert (answer.status_code, answer.content) == (200, b"")
-
-
-def test_what_was_exported_can_be_imported(call, engine, rows):
-    body, engine.rows = lines_of(rows), []
-    answer = call("POST", IMPORT, content=body, headers={"content-type": NDJSON})
-    assert answer.json() == {"taken": 5000, "known": 0, "refused": 0, "reasons": {}}
-    assert engine.rows == rows
+def test_the_export_of_an_empty_log_is_the_description_of_the_surface(call):
+    (header,) = map(json.loads, call("GET", EXPORT).text.splitlines())
+    assert [item["name"] for item in header["surface"]["items"]] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        lines_of(ROWS) + '{"event": ',
-        lines_of(ROWS) + "[]",
-        lines_of(ROWS).encode() + b'{"event": "\xff"}',
+        lines_of(rows_of(200)) + '{"event": ',
+        lines_of(rows_of(200)) + "[]",
+        lines_of(rows_of(200)).encode() + b'{"event": "\xff"}',
     ],
 )
-def test_nothing_is_imported_from_an_invalid_file(call, engine, body):
-    answer = call("POST", IMPORT, content=body, headers={"content-type": NDJSON})
-    assert answer.status_code == 400
-    assert engine.rows == []
+def test_nothing_is_imported_from_an_invalid_file(call, body):
+    assert call("POST", IMPORT, content=body, headers=LINES).status_code == 400
+    assert len(call("GET", EXPORT).text.splitlines()) == 1
 
 
-def test_an_import_has_its_own_size_limit(serving, engine):
+def test_an_import_has_its_own_size_limit(serving):
     call = serving(Config(limits=Limits(body_bytes=1000, import_bytes=10_000), request_log=False))
-    call("PUT", "/v1/surfaces/home", json={"slots": 1})
-    head = {"content-type": NDJSON}
-    assert call("POST", IMPORT, content=lines_of(ROWS[:20]), headers=head).status_code == 200
-    assert call("POST", IMPORT, content=lines_of(ROWS[:100]), headers=head).status_code == 413
-    assert call("POST", IMPORT, content=lines_of(ROWS[:10]).replace("\n", " "), headers=head).status_code == 413
-    assert len(engine.rows) == 20
+    call("PUT", "/v1/surfaces/home", json={"slots": 3, "items": ["a", "b", "c"]})
+    for events, ending, status in ((10, "\n", 200), (100, "\n", 413), (10, " ", 413)):
+        body = lines_of(rows_of(events)).replace("\n", ending)
+        assert call("POST", IMPORT, content=body, headers=LINES).status_code == status
+    assert len(call("GET", EXPORT).text.splitlines()) == 1 + 30
 
 
 def test_an_unknown_format_is_refused(call):
@@ -134,10 +131,10 @@ def test_an_export_that_fails_midway_is_truncated_visibly(call, engine, monkeypa
     monkeypatch.setattr(logs, "ROWS_PER_PIECE", 10)
 
     def broken(surface):
-        yield from ROWS[:15]
+        yield from rows_of(5)
         raise OSError("the disk is gone")
 
-    engine.export = broken
+    engine.log.export = broken
     strict = Client(call.service, raising=True)
     with pytest.raises(OSError, match="gone"):  # the server cuts the connection
         strict("GET", EXPORT)

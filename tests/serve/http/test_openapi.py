@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 import schemathesis
@@ -16,14 +17,14 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from bothworlds.serve.config import Config, Limits
+from bothworlds.serve.engine.surface_rules import create_surface
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.http.operations import OPERATIONS
-from bothworlds.serve.model import Conflict, Invalid, TooMany
-from tests.serve.fake_engine import FakeEngine, row
+from bothworlds.serve.model import Conflict, Invalid, TooMany, Unavailable
 from tests.serve.running import broken, temporary_store
 
-from .conftest import Client
+from .conftest import engine_on, failing
 
 CHECKS = [
     not_a_server_error,
@@ -33,18 +34,17 @@ CHECKS = [
     response_schema_conformance,
 ]
 SURFACE = {"slots": 1, "items": ["a", "b", "c"]}
+ROW = {"event": "e1", "position": 0, "item": "a", "click": 0, "propensity": 0.5}
 
 
 def made():
     """Return a service with one surface, and an administrator's key."""
-    engine, store = FakeEngine([]), temporary_store()
-    service = Service(engine, store, Config(request_log=False, limits=Limits(surfaces=10**9, items=10**6)))
-    client = Client(service)
-    assert client("PUT", "/v1/surfaces/home", json=SURFACE).status_code == 201
+    store = temporary_store()
+    surface = create_surface("home", SURFACE, 0).surface
+    store.save_surface(surface, [])
     key = create_key(store, ["admin"], "", 0)
-    client.run(service.keyring.load())
-    client.close()
-    return service, key
+    config = Config(request_log=False, limits=Limits(surfaces=10**9, items=10**6))
+    return Service(engine_on(store), store, config), key
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -80,12 +80,14 @@ def provoked(serving, engine, store):
     """Call every operation in all ways that lead to a documented status; return the statuses and the client."""
     seen = set()
 
-    def note(client, method, path, template, **options):
-        if all(surface.name != "home" for surface in engine.surfaces()):  # it was deleted
-            fault, engine.error = engine.error, None
+    def note(client, method, path, template, fault=None, **options):
+        if "home" not in engine.registry.surfaces:  # it was deleted
             client("PUT", "/v1/surfaces/home", json=SURFACE)
-            engine.error = fault
-        seen.add((method, template, client(method, path, **options).status_code))
+        if "a" not in engine.registry.served("home").active and not path.endswith("/resume"):
+            client("PUT", "/v1/surfaces/home/items/a")
+        client.page("m", segment="mobile")
+        with fault or nullcontext():
+            seen.add((method, template, client(method, path, **options).status_code))
 
     client = serving(Config(request_log=False, limits=Limits(body_bytes=2000, import_bytes=2000)))
     client("PUT", "/v1/surfaces/home", json=SURFACE)
@@ -107,9 +109,7 @@ def provoked(serving, engine, store):
             path = operation.path.format(surface=surface, item=item, segment=item, event_id="", key_id="k")
             note(client, method, path, template)
         for fault in (Conflict("somebody was quicker"), Invalid("this cannot be")):
-            engine.error = fault
-            note(client, method, filled, template, **body)
-        engine.error = None
+            note(client, method, filled, template, failing(engine, fault), **body)
     return seen, client
 
 
@@ -124,7 +124,7 @@ def good_bodies():
         "warm_start": {"json": {"baseline": True, "rounds": 1}},
         "delete_events": {"params": {"visitor": "v"}},
         "create_key": {"json": {"roles": ["read"]}},
-        "import_log": {"content": json.dumps(row()), "headers": {"content-type": "application/x-ndjson"}},
+        "import_log": {"content": json.dumps(ROW), "headers": {"content-type": "application/x-ndjson"}},
     }
 
 
@@ -149,12 +149,11 @@ def variants_of(operation, body):
 def test_every_documented_status_occurs(serving, engine, store):
     seen, client = provoked(serving, engine, store)
     feedback = {"json": {"events": [{"event_id": "e", "token": "t"}]}}
-    engine.error = TooMany("the queue is full")
-    seen.add(("POST", "/v1/feedback", client("POST", "/v1/feedback", **feedback).status_code))
-    asked = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
+    with failing(engine, TooMany("the queue is full")):
+        seen.add(("POST", "/v1/feedback", client("POST", "/v1/feedback", **feedback).status_code))
+        asked = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
     seen.add(("POST", "/v1/surfaces/{surface}/rank", asked.status_code))
     assert int(asked.headers["retry-after"]) > 0
-    engine.error = None
     documented = {
         (operation.method, operation.path, status)
         for operation in OPERATIONS
@@ -165,7 +164,7 @@ def test_every_documented_status_occurs(serving, engine, store):
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_without_key_role_or_store_the_documented_status_is_returned(operation, serving, engine, store):
+def test_without_key_role_or_store_the_documented_status_is_returned(operation, serving, store, monkeypatch):
     client = serving(hosts=["localhost"])
     path = operation.path.format(surface="home", item="a", segment="mobile", event_id="0" * 32, key_id="k")
     body = good_bodies().get(operation.name, {})
@@ -176,9 +175,9 @@ def test_without_key_role_or_store_the_documented_status_is_returned(operation, 
     client("PUT", "/v1/surfaces/home", json=SURFACE)
     if operation.role is None:
         return
-    engine.unavailable = True
+    monkeypatch.setattr(client.service.engine, "health", lambda: {"ready": False})
     if operation.name not in ("metrics", "get_surface", "list_surfaces"):
-        with broken(store):
+        with broken(store), failing(client.service.engine, Unavailable("the store is away")):
             assert client(operation.method, path, **body).status_code == 503
     other = create_key(store, ["ingest" if operation.role != "ingest" else "read"], "", 0)
     client.run(client.service.keyring.load())

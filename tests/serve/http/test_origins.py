@@ -61,7 +61,7 @@ CHANGES = [
     ("POST", "/v1/surfaces/home/reset", 204),
     ("POST", "/v1/secret/rotate", 204),
     ("POST", "/v1/surfaces/home/items/a/pause", 200),
-    ("DELETE", "/v1/surfaces/home/items/b", 200),
+    ("PUT", "/v1/surfaces/home/items/new", 201),
 ]
 ELSEWHERE = [
     {"origin": "https://evil.example"},
@@ -81,10 +81,10 @@ ELSEWHERE = [
 def test_without_keys_cross_origin_requests_change_nothing(serving, engine, headers, origins):
     call = serving(Config(allowed_origins=origins, request_log=False))
     call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a", "b", "c"]})
-    before = engine.surface("home")
+    before = engine.registry.surface("home")
     for method, path, _ in CHANGES:
         assert call(method, path, headers=headers).status_code == 403
-    assert engine.surface("home") == before
+    assert engine.registry.surface("home") == before
 
 
 OWN = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}

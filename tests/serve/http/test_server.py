@@ -16,6 +16,7 @@ import pytest
 from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.http.app import CLIENT_CLOSED
 from bothworlds.serve.http.server import reserve
+from bothworlds.serve.model import event_id_of
 from tests.serve.app_server import listening
 
 from . import attacks
@@ -219,7 +220,7 @@ def test_pipelined_requests_are_answered_in_order_by_the_service(address):
 
 
 def event_of(number):
-    return hashlib.blake2b(f"home\0r{number}".encode(), digest_size=16).hexdigest().encode()
+    return event_id_of(1, f"r{number}", bytes(32)).hex().encode()
 
 
 @pytest.mark.slow

@@ -17,13 +17,19 @@ from bothworlds.serve.model import Unavailable
 from bothworlds.serve.observability.logs import RequestLog, logger, set_up_logs
 from bothworlds.serve.observability.metrics import GAUGES
 from bothworlds.serve.stores import StoreError
-from tests.serve.fake_engine import NOW, sign
+from tests.serve.http.conftest import failing
+
+NOW = 1_700_000_000_000
 
 
-def test_healthz_is_ok_while_readyz_is_not(call, engine):
+def unready(reason):
+    return lambda: {"ready": False, "reasons": [reason]}
+
+
+def test_healthz_is_ok_while_readyz_is_not(call, engine, monkeypatch):
     assert call("GET", "/healthz").json() == {"alive": True}
     assert call("GET", "/readyz").json() == {"ready": True, "reasons": []}
-    engine.unavailable = True
+    monkeypatch.setattr(engine, "health", unready("the store is away"))
     assert call("GET", "/healthz").status_code == 200
     answer = call("GET", "/readyz")
     assert answer.status_code == 503
@@ -49,10 +55,10 @@ def test_health_responds_while_all_threads_wait_for_the_store(call):
 PLACE = "postgresql://shop@10.1.2.3/ranking is away"
 
 
-def test_only_the_role_read_sees_why_the_service_is_not_ready(call, engine, store):
+def test_only_the_role_read_sees_why_the_service_is_not_ready(call, engine, store, monkeypatch):
     key = create_key(store, ["read"], "", 0)
     call.run(call.service.keyring.load())
-    engine.unavailable, engine.unavailable_reason = True, PLACE
+    monkeypatch.setattr(engine, "health", unready(PLACE))
     stranger, reader = call("GET", "/readyz"), call("GET", "/readyz", headers={"authorization": f"Bearer {key}"})
     assert (stranger.status_code, reader.status_code) == (503, 503)
     assert "10.1.2.3" not in stranger.text
@@ -64,13 +70,13 @@ def test_responses_do_not_name_the_host_of_an_unavailable_store(call, engine, ki
     monkeypatch.setattr("bothworlds.serve.observability.logs._last_warnings", {})
     stream = io.StringIO()
     set_up_logs("json", stream)
-    engine.error = kind(PLACE)
-    answers = [
-        call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}),
-        call("POST", "/v1/feedback", json={"events": [{"event_id": "e", "token": "t"}]}),
-        call("POST", "/v1/surfaces/home/reset"),
-        call("GET", "/v1/surfaces/home/state"),
-    ]
+    with failing(engine, kind(PLACE)):
+        answers = [
+            call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}),
+            call("POST", "/v1/feedback", json={"events": [{"event_id": "e", "token": "t"}]}),
+            call("POST", "/v1/surfaces/home/reset"),
+            call("GET", "/v1/surfaces/home/state"),
+        ]
     for answer in answers:
         assert answer.status_code == 503
         assert answer.headers["retry-after"]
@@ -80,16 +86,17 @@ def test_responses_do_not_name_the_host_of_an_unavailable_store(call, engine, ki
 
 
 def test_a_stopping_service_is_not_ready(call, engine):
-    call.run(call.service.start())
-    assert engine.started
+    assert engine.health()["ready"]
     call.run(call.service.stop())
-    assert engine.stopped
+    assert not engine.health()["ready"]
     assert "stopping" in call("GET", "/readyz").json()["detail"]
 
 
-def test_requests_feedback_and_health_are_counted(call):
-    event = call("POST", "/v1/surfaces/home/rank", json={"request_id": "visitor-7"}).json()["event_id"]
-    for token in (sign(event), "forged", "forged"):
+def test_requests_feedback_and_health_are_counted(call, engine, monkeypatch):
+    monkeypatch.setattr(engine, "health", lambda: {"ready": True, "queue_length": 3, "commit_lag_ms": 4.0})
+    page = call.page("visitor-7")
+    event = page["event_id"]
+    for token in (page["token"], "forged", "forged"):
         call("POST", "/v1/feedback", json={"events": [{"event_id": event, "token": token}]})
     call("GET", "/v1/surfaces/nowhere")
     call("BREW", "/nothing/here")
@@ -173,8 +180,8 @@ def test_unexpected_errors_are_logged_as_json_with_their_traceback(serving, engi
     stream = io.StringIO()
     assert set_up_logs("auto", stream)
     call = serving()
-    engine.error = RuntimeError("a bug")
-    answer = call("POST", "/v1/surfaces/home/reset")
+    with failing(engine, RuntimeError("a bug")):
+        answer = call("POST", "/v1/surfaces/home/reset")
     assert answer.status_code == 500
     assert "bug" not in answer.text
     line = json.loads(stream.getvalue())
@@ -201,12 +208,11 @@ def test_a_log_that_cannot_be_written_affects_neither_responses_nor_the_stop(
     monkeypatch.setattr(sys, "stderr", FullDisk())
     set_up_logs("json", sys.stderr)
     call = serving(Config())
-    call.run(call.service.start())
     assert call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["a"]}).status_code == 201
     while call.service.log.pending:
         call.run(asyncio.sleep(0.001))
     assert not call.service._monitor.done()
-    engine.error = RuntimeError("a bug")
-    assert call("POST", "/v1/surfaces/home/reset").json()["title"] == "A fault in the service"
+    with failing(engine, RuntimeError("a bug")):
+        assert call("POST", "/v1/surfaces/home/reset").json()["title"] == "A fault in the service"
     call.run(call.service.stop())
-    assert engine.stopped
+    assert not engine.recorder.is_alive()

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -18,17 +19,17 @@ from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import load_config
 from bothworlds.serve.ops import demo
 from tests.serve.app_server import listening
-from tests.serve.fake_service import FakeService
+from tests.serve.recorded_service import RecordedService
 
 
 @pytest.fixture
 def service():
-    return FakeService()
+    return RecordedService(())
 
 
 @pytest.fixture
 def client(service):
-    with listening(service.app) as address, Client(address, timeout=60.0, flush_seconds=3600) as client:
+    with listening(service, started=True) as address, Client(address, timeout=60.0, flush_seconds=3600) as client:
         yield client
 
 
@@ -41,18 +42,34 @@ def a_free_port():
 def test_the_surface_is_created_once(client, service):
     visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
     visitors.prepare()
-    made = dict(service.surfaces["demo"])
-    assert made["items"][:2] == ["Oak desk", "Reading lamp"]
-    assert (made["slots"], len(made["items"]), made["holdout"]) == (5, 10, 0.1)
-    service.surfaces["demo"]["items"] = ["changed since"]
+    made = service.engine.registry.surface("demo")
+    assert [item.name for item in made.items][:2] == ["Oak desk", "Reading lamp"]
+    assert (made.settings.slots, len(made.items), made.settings.holdout) == (5, 10, 0.1)
+    client.call("PATCH", "/v1/surfaces/demo", {"holdout": 0.2})
     visitors.prepare()
-    assert service.surfaces["demo"]["items"] == ["changed since"]
+    assert service.engine.registry.surface("demo").settings.holdout == 0.2
 
 
-def test_a_second_start_continues_the_rounds_of_the_world(client):
+def test_a_second_start_continues_the_rounds_of_the_world(client, service):
     visitors = demo.Visitors(client, worlds.world("paper/stochastic"))
     visitors.prepare()
-    assert visitors.views == 7
+    assert visitors.views == 0
+    pages = [client.rank("demo") for _ in range(7)]
+    for page in pages:
+        client.done(page)
+    client.flush()
+    arms = [client.call("GET", f"/v1/events/{page.event_id}")["arm"] for page in pages]
+    learned = [arm for arm in arms if arm == "learner"]
+    eventually(lambda: client.call("GET", "/v1/surfaces/demo/state")["rounds"] == len(learned))
+    visitors.prepare()
+    assert visitors.views == len(learned) > 0
+
+
+def eventually(holds):
+    end = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_visitors_click_with_the_probabilities_of_the_world(client, service):
@@ -62,13 +79,12 @@ def test_visitors_click_with_the_probabilities_of_the_world(client, service):
     for _ in range(60):
         visitors.visit()
     client.flush()
-    told = list(service.clicks.values())
-    assert len(told) >= 50
-    assert len({frozenset(clicks) for clicks, _ in told}) == 1  # certain clicks on a list that is always the same
-    assert all(final for _, final in told)
-    shown = list(reversed(visitors.items))[:3]
+    assert len(service.clicks) >= 50
+    assert all(final for _, final in service.clicks.values())
     liked = {name for name, row in visitors._row.items() if visitors._world.click_probabilities(0)[row, 0] == 1.0}
-    assert told[0][0] == {slot for slot, name in enumerate(shown) if name in liked}
+    for event, (clicks, _) in service.clicks.items():  # the clicks are certain
+        shown = client.call("GET", f"/v1/events/{event}")["slots"]
+        assert clicks == {slot["slot"] for slot in shown if slot["item"] in liked}
 
 
 def test_the_items_of_the_world_are_shuffled(client):
@@ -98,33 +114,34 @@ def test_a_rate_that_is_not_positive_is_refused(rate):
 
 
 @pytest.fixture
-def fake_command(monkeypatch):
+def command(monkeypatch):
     root = Path(__file__).parents[3]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), str(root / "src")]))
-    return [sys.executable, "-m", "tests.serve.fake_service_server"]
+    return [sys.executable, "-m", "tests.serve.recorded_service"]
 
 
 @pytest.mark.slow
-def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, fake_command):
+def test_the_demo_starts_the_service_sends_visitors_and_starts_again(tmp_path, command):
     said, store = [], tmp_path / "store"
-    for _ in range(2):
+    for k in range(2):
         port = a_free_port()
-        demo.run(store=str(store), port=port, rate=500, seconds=0.3, say=said.append, command=fake_command)
+        demo.run(store=str(store), port=port, rate=500, seconds=0.3, say=said.append, command=command)
         assert f"http://127.0.0.1:{port}/surfaces/demo" in said[-1]
-    assert store.read_text() == "xx"
+        views = int(said[-1].partition(" page views are stored")[0].rpartition("\n")[2] or 0) if k else 0
+    assert views > 0  # the second start has found those of the first
 
 
-def test_a_demo_whose_clicks_are_lost_fails(tmp_path, fake_command):
+def test_a_demo_whose_clicks_are_lost_fails(tmp_path, command):
     with pytest.raises(ValueError, match=r"the service did not take the feedback on [1-9]"):
         demo.run(
-            store=str(tmp_path / "s"), port=a_free_port(), rate=500, seconds=0.3, command=[*fake_command, "--rejecting"]
+            store=str(tmp_path / "s"), port=a_free_port(), rate=500, seconds=0.3, command=[*command, "--rejecting"]
         )
 
 
-def test_a_port_in_use_is_refused(client, service, tmp_path, fake_command, monkeypatch):
+def test_a_port_in_use_is_refused(client, service, tmp_path, command, monkeypatch):
     monkeypatch.setattr(demo, "_wait_until_free", lambda address: False)
     with pytest.raises(ValueError, match="something already listens at"):
-        demo.run(store=str(tmp_path / "s"), port=1, command=fake_command)
+        demo.run(store=str(tmp_path / "s"), port=1, command=command)
 
 
 def test_a_service_that_does_not_start_is_an_error(tmp_path):
@@ -133,13 +150,13 @@ def test_a_service_that_does_not_start_is_an_error(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_store_with_keys_is_refused(tmp_path, fake_command, monkeypatch):
+def test_a_store_with_keys_is_refused(tmp_path, command, monkeypatch):
     def refused(visitors):
         raise demo.ClientError(401, "send a key")
 
     monkeypatch.setattr(demo.Visitors, "prepare", refused)
     with pytest.raises(ValueError, match="has keys, and the visitors of a demo have none: choose another --store"):
-        demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=fake_command)
+        demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=command)
 
 
 def test_visitors_of_a_demo_need_no_key():

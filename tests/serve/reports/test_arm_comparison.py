@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from bothworlds.serve.model import Surface, SurfaceSettings
+from bothworlds.serve.model import BUCKETS, Surface, SurfaceSettings
 from bothworlds.serve.reports.arm_comparison import arm_lines, compare_arms, direction_of
 from bothworlds.serve.reports.uplift import (
     ARMS_ALPHA,
@@ -18,7 +18,6 @@ from bothworlds.serve.reports.uplift import (
     uplift_of,
 )
 from bothworlds.serve.reports.visitor_buckets import VisitorTotals, visitor_totals
-from bothworlds.serve.visitors import BUCKETS
 from bothworlds.statistics.confidence_sequence import interval, log_ratio, standard_errors
 from tests.serve.sceptical_analyst import unequal_counts
 

@@ -45,7 +45,7 @@ def texts(report, headline):
 async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_settled(engine, store, clock):
     rng = np.random.default_rng(3)
     await visits(engine, clock, rng, range(1600), 20)
-    report, headline = await engine.report("home", until=clock.at + 1), await engine.headline("home")
+    report, headline = await engine.reports.report("home", until=clock.at + 1), await engine.reports.headline("home")
     assert [ITEMS[row] for row in most_likely_rows(report["marginals"], 2)] == OWN_ORDER
     assert report["uplift"]["enough"]
     assert report["uplift"]["high"] < 0.0  # exploration is averaged in
@@ -60,7 +60,10 @@ async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_set
         assert number < 20_000
         await visits(engine, clock, rng, range(number, number + 500), 100)
         number += 500
-        report, headline = await engine.report("home", until=clock.at + 1), await engine.headline("home")
+        report, headline = (
+            await engine.reports.report("home", until=clock.at + 1),
+            await engine.reports.headline("home"),
+        )
     assert report["learning"]["exploration"] <= MAX_COST
     assert report["recent"]["since"] >= start - MINUTE
     assert report["recent"]["headline"]["pages"] <= report["learning"]["rounds"] - 1000

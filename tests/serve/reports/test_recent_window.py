@@ -16,7 +16,7 @@ from bothworlds.serve.reports.recent_window import (
 )
 from bothworlds.serve.reports.strata import ArmHistory
 from bothworlds.serve.reports.uplift import RECENT_ALPHA
-from tests.serve.fake_engine import surface_of
+from tests.serve.samples import surface_of
 
 
 class SteadyHistory:

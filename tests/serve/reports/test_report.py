@@ -16,8 +16,8 @@ from bothworlds.serve.reports.recent_window import window_start
 from bothworlds.serve.reports.report import shift
 from bothworlds.serve.reports.strata import range_totals
 from bothworlds.serve.reports.uplift import SHIFT_ALPHA, PageTotals, arm_summary, shift_between, spent, uplift_of
-from tests.serve.fake_engine import surface_of
 from tests.serve.running import ITEMS, answer, refreshed, visit, with_engine
+from tests.serve.samples import surface_of
 from tests.serve.sceptical_analyst import START, WEEK, WeekStore, seasonal, simple_week
 
 KEYS = {
@@ -54,16 +54,16 @@ async def test_the_rate_and_the_counts_of_an_item_are_of_the_same_time(engine, s
             ranked = await engine.rank("home", f"{likes} {k}")
             await answer(engine, ranked, [slot.slot for slot in ranked.slots if slot.item in likes])
         await refreshed(engine)
-        lines = (await engine.report("home"))["items"]
+        lines = (await engine.reports.report("home"))["items"]
         assert [line["clicks"] > 0 for line in lines] == [(line["rate"] or 0.0) > 0.0 for line in lines]
     clock.at += 60_000
-    assert [line["name"] for line in (await engine.report("home"))["items"] if line["clicks"]] == ["b"]
+    assert [line["name"] for line in (await engine.reports.report("home"))["items"] if line["clicks"]] == ["b"]
 
 
 @pytest.mark.slow
 @with_engine({"refresh_ms": 10**7, "refresh_events": 10**9}, holdout=0.2)  # lists depend on when it refreshes
 async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
-    empty = await engine.report("home")
+    empty = await engine.reports.report("home")
     assert empty["headline"] == {"pages": 0, "clicks_per_page": None, "interval": None}
     assert empty["uplift"]["relative"] is None
     rng = np.random.default_rng(1)
@@ -76,7 +76,7 @@ async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock
     open_one = await engine.rank("home", "open")
     await answer(engine, open_one, [0], final=False)
     await refreshed(engine)
-    report = await engine.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
+    report = await engine.reports.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
     json.dumps(report, allow_nan=False)
     for part, keys in KEYS.items():
         assert keys == set(report[part])
@@ -104,24 +104,26 @@ async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
         await visit(engine, f"v{k}", {"a"}, segment=["x", "y", "y"][k % 3])
     await refreshed(engine)
     until = clock.at + 1
-    pages = {s: (await engine.report("home", until=until, segment=s))["headline"]["pages"] for s in ("x", "y", None)}
+    pages = {
+        s: (await engine.reports.report("home", until=until, segment=s))["headline"]["pages"] for s in ("x", "y", None)
+    }
     assert pages == {"x": 10, "y": 20, None: 30}
-    assert (await engine.report("home", until=until))["holdout"] is None
-    assert "without a holdout" in " ".join((await engine.report("home"))["warnings"])
+    assert (await engine.reports.report("home", until=until))["holdout"] is None
+    assert "without a holdout" in " ".join((await engine.reports.report("home"))["warnings"])
     with pytest.raises(Unknown):
-        await engine.report("home", segment="z")
+        await engine.reports.report("home", segment="z")
     with pytest.raises(Unknown):
-        await engine.report("away")
+        await engine.reports.report("away")
     with pytest.raises(Invalid):
-        await engine.report("home", since=10, until=5)
+        await engine.reports.report("home", since=10, until=5)
 
 
 @with_engine(minimum_exposure=0.5)
 async def test_the_report_warns_of_a_minimum_exposure_that_has_become_unreachable(engine, store, clock):
-    assert "cannot be reached" not in " ".join((await engine.report("home"))["warnings"])
-    await engine.put_item("home", "g", actor="test")
-    assert "cannot be reached" in " ".join((await engine.report("home"))["warnings"])
-    await engine.patch_surface("home", {"floor": 0.1}, actor="test")
+    assert "cannot be reached" not in " ".join((await engine.reports.report("home"))["warnings"])
+    await engine.administration.put_item("home", "g", actor="test")
+    assert "cannot be reached" in " ".join((await engine.reports.report("home"))["warnings"])
+    await engine.administration.patch_surface("home", {"floor": 0.1}, actor="test")
 
 
 def test_a_few_clicks_are_not_enough_for_an_uplift():
@@ -180,15 +182,15 @@ def test_intervals_of_weighted_click_rates_cover_the_true_value(rng):
 
 @with_engine()
 async def test_the_report_on_all_segments_shows_the_marginals_of_the_busiest_one(engine, store, clock):
-    assert (await engine.report("home"))["marginals"]["segment"] == ""
+    assert (await engine.reports.report("home"))["marginals"]["segment"] == ""
     for k in range(30):
         await visit(engine, f"m{k}", {"a"}, segment="mobile")
     await refreshed(engine)
-    report, mobile = await engine.report("home"), await engine.state("home", "mobile")
+    report, mobile = await engine.reports.report("home"), await engine.reports.state("home", "mobile")
     assert report["marginals"]["segment"] == "mobile"
     assert report["marginals"]["x"] == mobile["marginals"]["x"]
     assert report["learning"]["policy_id"] == mobile["policy_id"]
-    assert (await engine.report("home", segment=""))["marginals"]["segment"] == ""
+    assert (await engine.reports.report("home", segment=""))["marginals"]["segment"] == ""
 
 
 def test_identical_pages_still_give_an_interval_of_positive_width():

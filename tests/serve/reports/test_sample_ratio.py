@@ -49,7 +49,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     rng = np.random.default_rng(1)
     await visits(engine, clock, rng, range(250), lambda arm, clicks: True)
     await settle(engine, store, clock)
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert not report["sample_ratio"]["alarm"]
     assert report["uplift"]["enough"]
     assert engine.health()["sample_ratio_alarms"] == 0
@@ -57,7 +57,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     # From now on the page sends the feedback of one list in ten of the holdout.
     await visits(engine, clock, rng, range(250, 850), lambda arm, clicks: arm == "learner" or rng.random() < 0.1)
     await settle(engine, store, clock)
-    report, headline = await engine.report("home"), await engine.headline("home")
+    report, headline = await engine.reports.report("home"), await engine.reports.headline("home")
     ratio = report["sample_ratio"]
     assert ratio["alarm"]
     assert ratio["evidence"] > 1000
@@ -75,11 +75,11 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
     # The alarm stays when feedback comes again, until a person restarts the comparison.
     await visits(engine, clock, rng, range(850, 950), lambda arm, clicks: True)
     await settle(engine, store, clock)
-    assert (await engine.report("home"))["sample_ratio"]["alarm"]
-    await engine.restart_comparison("home", actor="ann")
+    assert (await engine.reports.report("home"))["sample_ratio"]["alarm"]
+    await engine.administration.restart_comparison("home", actor="ann")
     await visits(engine, clock, rng, range(950, 1250), lambda arm, clicks: True)
     await settle(engine, store, clock)
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert not report["sample_ratio"]["alarm"]
     assert report["uplift"]["enough"]
     assert sum(report["sample_ratio"][arm]["pages"] for arm in ("learner", "holdout")) <= 300
@@ -110,17 +110,17 @@ async def test_pages_are_counted_once_in_their_stratum_and_after_their_window(en
     rng = np.random.default_rng(1)
     await visits(engine, clock, rng, range(120), lambda arm, clicks: True)
     await asyncio.to_thread(engine.housekeeping.look)
-    counts = (await engine.report("home"))["sample_ratio"]
+    counts = (await engine.reports.report("home"))["sample_ratio"]
     assert counts["learner"]["pages"] == counts["holdout"]["pages"] == 0  # more feedback may come
     await settle(engine, store, clock)
     await settle(engine, store, clock)
-    counts = (await engine.report("home"))["sample_ratio"]
+    counts = (await engine.reports.report("home"))["sample_ratio"]
     assert counts["learner"]["pages"] + counts["holdout"]["pages"] == 120
-    await engine.patch_surface("home", {"holdout": 0.9}, actor="test")
+    await engine.administration.patch_surface("home", {"holdout": 0.9}, actor="test")
     clock.at += 2 * MINUTE
     await visits(engine, clock, rng, range(120, 720), lambda arm, clicks: True)
     await settle(engine, store, clock)
-    counts = (await engine.report("home"))["sample_ratio"]
+    counts = (await engine.reports.report("home"))["sample_ratio"]
     assert counts["share"] == 0.9
     assert not counts["alarm"]
     assert counts["holdout"]["pages"] > 500

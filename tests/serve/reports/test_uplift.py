@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from bothworlds.serve.model import LOSS_UNIT, Surface
+from bothworlds.serve.model import BUCKETS, LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
 from bothworlds.serve.reports.strata import ArmHistory
 from bothworlds.serve.reports.uplift import SHORT, WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
 from bothworlds.serve.reports.visitor_buckets import visitor_totals
-from bothworlds.serve.visitors import BUCKETS
 from bothworlds.statistics.confidence_sequence import standard_errors
 from tests.serve.running import answer, refreshed, with_engine
 
@@ -160,13 +159,13 @@ def test_a_row_with_rewards_is_read_in_fixed_point():
 async def test_a_changed_share_starts_a_new_stratum(engine, store, clock):
     created = clock.at
     clock.at += 10 * MINUTE
-    await engine.patch_surface("home", {"holdout": 0.5, "floor": 0.01}, actor="test")
+    await engine.administration.patch_surface("home", {"holdout": 0.5, "floor": 0.01}, actor="test")
     clock.at += 10 * MINUTE
-    await engine.patch_surface("home", {"floor": 0.02}, actor="test")
+    await engine.administration.patch_surface("home", {"floor": 0.02}, actor="test")
     clock.at += 10 * MINUTE
-    await engine.put_surface("home", {"holdout": 0.2, "items": ["new"]}, actor="test")
+    await engine.administration.put_surface("home", {"holdout": 0.2, "items": ["new"]}, actor="test")
     clock.at += 10 * MINUTE
-    strata = ArmHistory().strata(store, engine.surface("home"), created, clock.at)
+    strata = ArmHistory().strata(store, engine.registry.surface("home"), created, clock.at)
     assert [stratum.share for stratum in strata] == [0.1, 0.5, 0.2]
     for stratum, (start, end) in zip(strata, ((0, 10), (10, 30), (30, 40))):
         assert created + start * MINUTE <= stratum.since + MINUTE
@@ -200,10 +199,10 @@ async def test_cached_totals_are_those_of_the_whole_history(engine, store, clock
         await answer(engine, ranked, [0] if number % 3 else [])
         clock.at += DAY // 10
         if number == 30:
-            await engine.patch_surface("home", {"holdout": 0.6}, actor="test")
+            await engine.administration.patch_surface("home", {"holdout": 0.6}, actor="test")
             clock.at += DAY // 10
     await refreshed(engine)
-    surface: Surface = engine.surface("home")
+    surface: Surface = engine.registry.surface("home")
     cached, counting = ArmHistory(), CountingStore(store)
     for number in range(20):
         fresh = ArmHistory().totals(store, surface, None, surface.created_at, clock.at + 1)

@@ -13,8 +13,8 @@ from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest
 from bothworlds.serve.reports.report import ReportCache, surface_report
 from bothworlds.serve.reports.uplift import PageTotals, arm_summary
 from bothworlds.serve.stores import DeletedEvents
-from tests.serve.fake_engine import surface_of
 from tests.serve.running import answer, refreshed, with_engine, written
+from tests.serve.samples import surface_of
 from tests.serve.sceptical_analyst import START, WeekStore, repeated_visitors, state_of, unequal_counts
 
 RATE = 3 * 0.2  # clicks per page: three slots, and the mean of the habits
@@ -83,7 +83,7 @@ async def test_no_page_is_left_out_after_the_comparison_was_restarted_within_the
     for k in range(100):
         await answer(engine, await engine.rank("home", f"before {k}", visitor=f"v{k}"), [0])
     clock.at += MINUTE
-    await engine.restart_comparison("home", actor="test")
+    await engine.administration.restart_comparison("home", actor="test")
     restarted = clock.at
     clock.at += 2 * MINUTE
     for k in range(600):
@@ -91,7 +91,7 @@ async def test_no_page_is_left_out_after_the_comparison_was_restarted_within_the
         clock.at += 100
     await written(engine)
     await refreshed(engine)
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert report["uplift"]["enough"]
     assert report["uplift"]["missing"] == ""
     recent = report["recent"]
@@ -107,9 +107,11 @@ async def test_an_arm_with_many_pages_of_few_visitors_is_not_said_to_lack_clicks
         clock.at += 100
     await written(engine)
     await refreshed(engine)
-    report = await engine.report("home")
+    report = await engine.reports.report("home")
     assert "equally active visitors, and 30 are needed" in report["uplift"]["missing"]
     assert "clicks" not in report["uplift"]["missing"]
     settled = report | {"learning": report["learning"] | {"settled": True}}
     assert "equally active visitors" in surface_verdict(settled).sentence
-    assert min(point["at"] for point in report["series"]) >= engine.surface("home").created_at // MINUTE * MINUTE
+    assert (
+        min(point["at"] for point in report["series"]) >= engine.registry.surface("home").created_at // MINUTE * MINUTE
+    )

@@ -10,11 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from bothworlds.serve.events import Event, Lease, Listed
-from bothworlds.serve.model import LOSS_UNIT
-from bothworlds.serve.outcomes import is_learned
-from bothworlds.serve.rewards import page_squares
+from bothworlds.serve.model import LOSS_UNIT, bucket_of
+from bothworlds.serve.outcomes import is_learned, page_squares
 from bothworlds.serve.stores import LostLease, Snapshot, Store, VersionConflict
-from bothworlds.serve.visitors import bucket_of
 
 from .samples import LATE, LIMIT, NOON, WINDOW, a_surface, an_event, feedback_on, settle, started
 

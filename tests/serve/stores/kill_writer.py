@@ -24,9 +24,9 @@ from typing import Any
 
 from bothworlds.progress import progress_bar
 from bothworlds.serve.events import Event, Feedback
+from bothworlds.serve.model import bucket_of
 from bothworlds.serve.outcomes import is_compared
 from bothworlds.serve.stores import LostLease, Store, VisitorSums, open_store
-from bothworlds.serve.visitors import bucket_of
 
 from .samples import LIMIT, NOON, SLOTS, an_event, started
 

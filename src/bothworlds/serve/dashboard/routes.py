@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -28,11 +28,13 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..engine_protocol import EngineProtocol
 from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
 from ..schemas import Headline
 from . import arm_text, svg, text
 from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 HERE = Path(__file__).parent
 SESSION = "bothworlds_session"  # name of the session cookie
@@ -72,7 +74,7 @@ class ApiCall(Protocol):
 class Sources:
     """Where the pages get their data: the engine and, if given, latency, audit log and the calls of the API."""
 
-    engine: EngineProtocol
+    engine: Engine
     latency: Latency | None
     audit: AuditLog | None
     operations: Sequence[ApiCall]
@@ -88,7 +90,7 @@ class Sources:
 
 async def surfaces_page(sources: Sources, request: Request) -> Response:
     """The list of surfaces by name, from the name in the query on, or the first steps if there is no surface."""
-    surfaces = sources.engine.surfaces()
+    surfaces = sources.engine.registry.all_surfaces()
     if not surfaces:
         return page(request, "welcome.html", address=service_address(request))
     first = request.query_params.get("from", "")
@@ -127,7 +129,7 @@ async def event_page(sources: Sources, request: Request) -> Response:
     if not event_id:
         return page(request, "event.html", event_id="", explanation=None, problem="")
     try:
-        event = event_view(await sources.engine.event(event_id))
+        event = event_view(await sources.engine.reports.event(event_id))
     except Unknown as error:
         return page(request, "event.html", 404, event_id=event_id, explanation=None, problem=str(error))
     return page(request, "event.html", event_id=event_id, problem="", **event)
@@ -148,7 +150,7 @@ PAGES: dict[str, Callable[[Sources, Request], Awaitable[Response]]] = {
 
 
 def routes(
-    engine: EngineProtocol,
+    engine: Engine,
     *,
     latency: Latency | None = None,
     audit: AuditLog | None = None,
@@ -174,8 +176,8 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 
 async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]:
     engine = sources.engine
-    surface, view = engine.surface(request.path_params["surface"]), View.of(request.query_params)
-    report = await engine.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
+    surface, view = engine.registry.surface(request.path_params["surface"]), View.of(request.query_params)
+    report = await engine.reports.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
     marginals = report["marginals"]
     rows = most_likely_rows(marginals, HEAT_ITEMS)
     return {
@@ -186,17 +188,17 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
         "heat": heat_table(marginals, rows),
         "charts": svg.probability_charts(marginals, report["marginals_history"], rows[:CHART_ITEMS])[:CHART_SLOTS],
         "charted_items": min(CHART_ITEMS, len(rows)),
-        "segments": segment_table(await engine.segments(surface.name)),
+        "segments": segment_table(await engine.reports.segments(surface.name)),
         "items": item_table(report["items"], report["items_total"], view.all_items),
         "health": await sources.health(),
         "audit": await sources.changes(surface.id, SURFACE_CHANGES),
     }
 
 
-async def _headline_or_none(engine: EngineProtocol, surface: Surface) -> Headline | None:
+async def _headline_or_none(engine: Engine, surface: Surface) -> Headline | None:
     """Return the headline, which is cheap; reports on all surfaces at once would slow down ranking."""
     try:
-        return await engine.headline(surface.name)
+        return await engine.reports.headline(surface.name)
     except ServiceError:
         return None  # deleted meanwhile, or the store failed: the other surfaces can still be shown
 

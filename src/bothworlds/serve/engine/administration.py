@@ -27,8 +27,8 @@ from .views import read_counts
 
 if TYPE_CHECKING:
     from ..stores import Store
-    from .registry import Registry
-    from .secret_cache import SecretCache
+    from .served import Registry
+    from .tokens import SecretCache
 
 T = TypeVar("T")
 GUARD_ACTOR, EXPIRY_ACTOR = "guard", "expiry"  # actors in the audit log
@@ -39,7 +39,7 @@ class Administration:
     """Creates, changes, resets and deletes surfaces, their items, arms and segments.
 
     Coroutines are called in the thread of the event loop; they use the store in worker threads. When one returns, its
-    change is durable, in the audit log, and served by this process. They raise the errors of ``EngineProtocol``.
+    change is durable, in the audit log, and served by this process. They raise subclasses of ServiceError.
     Methods that are not coroutines block and raise StoreError, unless they only read. ``forget`` is called with the id
     of a surface some of whose events were deleted.
     """
@@ -233,11 +233,6 @@ class Administration:
 
     # Changes
 
-    async def catch_up(self) -> None:
-        """Reads changes that other processes made, before a surface is called unknown or is changed."""
-        if self._registry.shared:
-            await in_thread(self._registry.refresh)
-
     def _at_version(self, name: str, version: int | None) -> Surface:
         surface = self._registry.surface(name)
         if version is not None and version != surface.version:
@@ -251,7 +246,7 @@ class Administration:
     async def _retried(self, call: Callable[[], T], if_version: int | None = None) -> T:
         async with self._change_lock:
             for attempt in range(1, ATTEMPTS + 1):
-                await self.catch_up()
+                await self._registry.catch_up()
                 try:
                     return await in_thread(call)
                 except ConcurrentChange:

@@ -15,6 +15,7 @@ from ..events import Event, Feedback
 from ..model import (
     BASELINE_ARM,
     REQUEST_LENGTH,
+    VISITOR_LENGTH,
     Arm,
     Invalid,
     Status,
@@ -22,27 +23,25 @@ from ..model import (
     checked_name,
     event_id_of,
     now_ms,
+    visitor_draw,
+    visitor_hash,
 )
-from ..rewards import slot_rewards
+from ..outcomes import slot_rewards
 from ..schemas import Accepted, EngineHealth, FeedbackEvent, Ranking
 from ..stores import Store, StoreError
-from ..visitors import VISITOR_LENGTH, visitor_draw, visitor_hash
 from .administration import Administration
 from .housekeeping import Housekeeping
 from .learning import Learning
 from .lists import Lists
 from .lists import warm_up as warm_up_lists
 from .log import Log
-from .lookup import Lookup
 from .recorder import Recorder
-from .registry import Registry
-from .replay import States
-from .secret_cache import SecretCache
-from .served import UNCONSTRAINED, Constraints, Served, ServedLearner
+from .served import UNCONSTRAINED, Constraints, Registry, Served, ServedLearner
 from .served import warm_up as warm_up_policies
 from .solver import Solver
-from .store_calls import in_thread, unavailable
-from .tokens import InvalidToken
+from .states import States
+from .store_calls import Lookup, in_thread, unavailable
+from .tokens import InvalidToken, SecretCache
 from .views import Reports
 
 RECENT_RANKINGS = 20_000  # rankings kept in memory for repeated requests
@@ -102,25 +101,7 @@ class Engine:
         self.log = Log(store, self.registry, self.recorder, clock, self.secrets, self.forget)
         history = self.reports.cache.history
         self.housekeeping = Housekeeping(store, self.registry, self.recorder, self.administration, clock, history)
-        self._delegate()
         self._running = False
-
-    def _delegate(self) -> None:
-        """Offers the methods of its parts that are in ``EngineProtocol``."""
-        registry, administration, log, reports = self.registry, self.administration, self.log, self.reports
-        self.surface, self.surfaces = registry.surface, registry.all_surfaces
-        self.put_surface, self.patch_surface = administration.put_surface, administration.patch_surface
-        self.delete_surface, self.promote = administration.delete_surface, administration.promote
-        self.put_item, self.delete_item = administration.put_item, administration.delete_item
-        self.pause_item, self.resume_item = administration.pause_item, administration.resume_item
-        self.restart_comparison, self.reset = administration.restart_comparison, administration.reset
-        self.start_from_baseline = administration.start_from_baseline
-        self.delete_segment, self.rotate_secret = administration.delete_segment, administration.rotate_secret
-        self.export, self.import_rows, self.retention_of = log.export, log.import_rows, log.retention_of
-        self.delete_event, self.delete_request = log.delete_event, log.delete_request
-        self.delete_visitor = log.delete_visitor
-        self.event, self.state, self.segments = reports.event, reports.state, reports.segments
-        self.report, self.headline = reports.report, reports.headline
 
     async def start(self) -> None:
         """Reads the store and compiles; ready when it returns. Raises Unavailable if the store fails."""
@@ -183,7 +164,7 @@ class Engine:
             raise Unavailable("the service is not running")
         served = self.registry.surfaces.get(surface)
         if served is None:
-            await self.catch_up()
+            await self.registry.catch_up()
             served = self.registry.served(surface)
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
@@ -274,8 +255,8 @@ class Engine:
     def _arm(self, served: Served, page: _Page) -> Arm:
         """Returns the arm of a request: that of its visitor, or without one, the arm that its own id chooses."""
         if page.visitor is None:
-            return served.intervals.arm_of(int.from_bytes(page.event_id[:8], "little"))
-        return served.intervals.arm_of(visitor_draw(served.surface, page.visitor, self.secrets.draw_key))
+            return served.arm_of(int.from_bytes(page.event_id[:8], "little"))
+        return served.arm_of(visitor_draw(served.surface, page.visitor, self.secrets.draw_key))
 
     async def _admitted(self, served: Served, segment: str, arm: Arm) -> ServedLearner | None:
         """Returns the learner of an arm for a new segment; None if the segment is not admitted."""
@@ -389,20 +370,11 @@ class Engine:
             await self._served_for(event)
         return self._ranking_of(event)
 
-    def knows(self, surface: str) -> bool:
-        """Returns whether this process knows a surface of that name."""
-        return surface in self.registry.surfaces
-
-    async def catch_up(self) -> None:
-        """Reads changes that other processes made, if the store is shared."""
-        if self._shared:
-            await in_thread(self.registry.refresh)
-
     async def _served_for(self, event: Event) -> Served | None:
         """Returns the surface of an event, read again if another process has just added its items; None if unknown."""
         served = self.registry.by_id.get(event.surface_id)
         if served is None or event.n > served.shape.n_items:
-            await self.catch_up()
+            await self.registry.catch_up()
             served = self.registry.by_id.get(event.surface_id)
         return served if served is not None and event.n <= served.shape.n_items else None
 
@@ -466,7 +438,7 @@ class Engine:
         if events:
             with suppress(Unavailable):
                 deleted = await in_thread(self._store.deleted_ids, [event.id for event in events])
-                await self.catch_up()
+                await self.registry.catch_up()
         known = self.registry.by_id
         return {
             event.id: DELETED_EVENT if event.id in deleted else OTHER_LIST if event.surface_id in known else NO_SURFACE

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...policies.parts.change_detector import ChangeDetector
 from ..events import Learner, Lease
-from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, segment_words
+from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, segment_words, sums_kept_since
 from ..reports.arm_comparison import compared_arms
 from ..reports.guard import (
     guard_alpha,
@@ -33,7 +33,6 @@ from ..reports.retention import RETENTION_MARGIN
 from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
 from ..reports.strata import ArmHistory
 from ..stores import LostLease, StoreError
-from ..visitors import sums_kept_since
 from .surface_rules import HOUR, expiry_of
 from .views import changes_key, read_changes, read_counts, read_state
 
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from ..stores import Store
     from .administration import Administration
     from .recorder import Recorder
-    from .registry import Registry
-    from .served import Served, ServedLearner
+    from .served import Registry, Served, ServedLearner
 
 RETENTION_ACTOR, DETECTOR = "retention", "detector"  # actors in the audit log
 TICK_SECONDS = 1.0

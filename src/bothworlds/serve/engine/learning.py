@@ -16,10 +16,10 @@ import msgspec
 from ...policies.marginals import most_shown_rows
 from ..events import Event, Lease
 from ..model import LISTED_ITEMS, Surface
+from ..outcomes import as_they_come
 from ..stores import SETTLE_LIMIT, LostLease, Store
 from .lists import Lists
-from .registry import Registry
-from .settlement_order import as_they_come
+from .served import Registry
 
 BATCH = SETTLE_LIMIT  # events settled in one transaction, and learned at a time
 ENDINGS_SECONDS = 60.0  # between two looks at how the pages of a surface ended

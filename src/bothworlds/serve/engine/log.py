@@ -15,25 +15,26 @@ from ..events import Event, Learner
 from ..model import (
     LOSS_UNIT,
     REQUEST_LENGTH,
+    VISITOR_LENGTH,
     Surface,
     Unknown,
     checked_name,
     event_id_of,
     parse_event_id,
     rfc3339,
+    visitor_hash,
 )
 from ..outcomes import is_learned
 from ..reports.retention import retention_view
 from ..schemas import Imported, RetentionView
-from ..visitors import VISITOR_LENGTH, visitor_hash
 from .log_import import LogImport
 from .store_calls import in_thread
 
 if TYPE_CHECKING:
     from ..stores import Store
     from .recorder import Recorder
-    from .registry import Registry
-    from .secret_cache import SecretCache
+    from .served import Registry
+    from .tokens import SecretCache
 
 BATCH = 500  # events in one transaction
 

@@ -28,12 +28,12 @@ from ..model import (
     imported_id,
     parse_event_id,
 )
-from ..rewards import Rewards, fixed_point
+from ..outcomes import Rewards, fixed_point
 from .surface_rules import policy_of
 
 if TYPE_CHECKING:
     from ..stores import Store
-    from .registry import Registry
+    from .served import Registry
 
 MIN_IMPORTED_PROPENSITY = 1e-7  # the smallest propensity that is learned from
 MAX_SLOTS = 50

@@ -1,15 +1,21 @@
 """Tokens: the whole decision, signed, so that feedback needs nothing else and a decision that was lost is restored.
 
 A token is the number of a secret, a keyed hash and the event in msgpack, encoded as base64url. Secrets are facts of the
-store. A rotation adds a new one; an old one is kept as long as a token signed with it can be used.
+store. A rotation adds a new one; an old one is kept as long as a token signed with it can be used. A process keeps them
+in memory, and reads them again when another process may have rotated them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 import hmac
+import math
 import secrets as random_secrets
+import threading
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -18,6 +24,7 @@ import numpy as np
 
 from ..events import Event, Listed
 from ..model import DRAW_KEY, Arm, Unavailable
+from .store_calls import in_thread
 
 if TYPE_CHECKING:
     from ..stores import Store
@@ -28,6 +35,8 @@ GRACE = 60_000  # milliseconds in which other processes may still sign with a se
 ATTEMPTS = 20  # at a rotation while other processes rotate
 SECRETS = "token secrets"  # the name of a fact
 MAX_TOKEN_LENGTH = 16_384
+LOOKUP_SECONDS = 0.1  # minimum time between two lookups of a secret that a token names
+FOLLOW_SECONDS = 5.0  # between two checks whether another process has rotated secrets
 FEW_ABSENT = 24  # of more absent items than 1 in so many, a token has a bitmap
 
 
@@ -196,3 +205,64 @@ def _rotated(stored: list[Secret], now: int, forget: bool) -> tuple[int, bytes]:
     retired = [msgspec.structs.replace(s, retired_at=s.retired_at or now) for s in alive]
     fresh = Secret(stored[-1].number % 65535 + 1, random_secrets.token_bytes(32))
     return fresh.number, msgspec.msgpack.encode([*([] if forget else retired), fresh])
+
+
+class SecretCache:
+    """Signs and reads tokens with the secrets of the store.
+
+    ``on_forget`` is called when a secret has been deleted, in the thread that noticed it: all tokens signed with it are
+    invalid. ``load`` must be called first.
+    """
+
+    signer: Signer
+    draw_key: bytes
+
+    def __init__(self, store: Store, on_forget: Callable[[], None]) -> None:
+        self._store, self._on_forget = store, on_forget
+        self._looked_up_at = self.followed_at = -math.inf
+        self._lock = threading.Lock()  # secrets are used in the order in which they were read
+        self._lookup: asyncio.Task[None] | None = None
+
+    def load(self) -> None:
+        """Reads the secrets, or creates them. Blocks; raises StoreError."""
+        self.signer, self.draw_key = open_secrets(self._store)
+
+    def reload(self) -> None:
+        """Reads the secrets again. Blocks; can be called from any thread. Raises StoreError."""
+        with self._lock:
+            before = self.signer.numbers
+            self.signer, _ = open_secrets(self._store)
+            if not before <= self.signer.numbers:
+                self._on_forget()
+
+    async def read(self, token: str) -> Event:
+        """Returns the event of a token; looks for its secret in the store if it is unknown. Raises InvalidToken."""
+        if not self.signer.knows(token):
+            await self._look_up()
+        return self.signer.read(token)
+
+    async def _look_up(self) -> None:
+        """Reads secrets that another process may have created, at most every ``LOOKUP_SECONDS``.
+
+        The rate is limited because anybody can send a token that names an unknown secret. Concurrent callers wait for
+        the same lookup, which runs in a thread, so that a slow store does not block the event loop.
+        """
+        if self._lookup is None or self._lookup.done():
+            if time.monotonic() - self._looked_up_at <= LOOKUP_SECONDS:
+                return
+            self._lookup = asyncio.create_task(in_thread(self.reload))
+        await asyncio.shield(self._lookup)
+        self._looked_up_at = time.monotonic()
+
+    def follow(self) -> None:
+        """Reads the secrets again if ``FOLLOW_SECONDS`` have passed: another process may have rotated them."""
+        now = time.monotonic()
+        if now - self.followed_at > FOLLOW_SECONDS:
+            self.followed_at = now
+            self.reload()
+
+    async def rotate(self, now: int, forget: bool) -> int:
+        """Stores a new secret, signs with it from now on and returns its number."""
+        number = await in_thread(rotate_secret, self._store, now, forget)
+        await in_thread(self.reload)
+        return number

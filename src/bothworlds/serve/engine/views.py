@@ -25,21 +25,19 @@ from ..model import (
     parse_event_id,
     rfc3339,
 )
-from ..outcomes import is_learned
+from ..outcomes import feedback_notice, is_learned
 from ..reports import report as reports
 from ..reports.exploration_cost import shrunk_rates
 from ..reports.inputs import DAY, ReportRequest, SegmentState, SurfaceState
 from ..schemas import EventView, FeedbackEnds, Headline, ReportView, SegmentView, StateView
 from ..stores import StoreError
-from .settlement_order import feedback_notice
 from .store_calls import in_thread
 from .surface_rules import expiry_of, exposure_problem
 
 if TYPE_CHECKING:
     from ..stores import Store
     from .recorder import Recorder
-    from .registry import Registry
-    from .served import Served, ServedLearner
+    from .served import Registry, Served, ServedLearner
 
 T = TypeVar("T")
 

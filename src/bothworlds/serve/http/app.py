@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
@@ -13,7 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config import Config
 from ..dashboard.routes import MAY_EDIT
-from ..engine_protocol import EngineProtocol
 from ..observability.logs import RequestLog, logger
 from ..observability.metrics import Metrics
 from ..schemas import Role
@@ -39,6 +39,9 @@ from .rank_feedback import RankFeedbackEndpoints
 from .reads import ReadEndpoints
 from .sessions import Sessions, sign_in_path
 from .surfaces import SurfaceEndpoints
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}  # in metrics; all others are "other"
 PUBLIC_PAGES = ("/static/", "/sign-in", "/sign-out")
@@ -72,7 +75,7 @@ class Service:
 
     def __init__(
         self,
-        engine: EngineProtocol,
+        engine: Engine,
         store: Store,
         config: Config | None = None,
         *,
@@ -222,8 +225,8 @@ class Service:
         actor = await self.keyring.actor(scope, role)
         surface = scope["path_params"].get("surface")
         # Administrators must see changes that another worker has just made.
-        if role == "admin" or (surface is not None and not self.engine.knows(surface)):
-            await self.engine.catch_up()
+        if role == "admin" or (surface is not None and surface not in self.engine.registry.surfaces):
+            await self.engine.registry.catch_up()
         return actor
 
     def _check_keyless_request(self, scope: Scope, *, cors_endpoint: bool) -> None:

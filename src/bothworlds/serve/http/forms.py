@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -24,7 +24,6 @@ from ..config import Limits
 from ..dashboard import surface_form
 from ..dashboard.routes import page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
-from ..engine_protocol import EngineProtocol
 from ..model import LISTED_ITEMS, Invalid, ServiceError, Surface
 from ..stores import StoreError, VersionConflict
 from ..surface_input import decoded, item_lines
@@ -33,6 +32,9 @@ from .operations import Handler
 from .problems import Problem, logged_problem
 from .sessions import Editor, Sessions, sign_in_path
 from .surfaces import SurfaceEndpoints
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 ROUTE = "pages"  # in log and metrics
 ERRORS = (Problem, ServiceError, StoreError, VersionConflict)
@@ -50,7 +52,7 @@ Lines = list[tuple[int, str]]  # number of a line, item
 class SurfaceForms:
     """The pages ``/new-surface`` and ``/edit/{surface}``. All methods are called on the event loop."""
 
-    def __init__(self, engine: EngineProtocol, endpoints: SurfaceEndpoints, sessions: Sessions, limits: Limits) -> None:
+    def __init__(self, engine: Engine, endpoints: SurfaceEndpoints, sessions: Sessions, limits: Limits) -> None:
         self._engine, self._endpoints, self._sessions, self._limits = engine, endpoints, sessions, limits
         self._item_actions: dict[str, Handler] = {  # by the name of the button, whose value is the item
             "pause": endpoints.pause_item,
@@ -87,13 +89,13 @@ class SurfaceForms:
         return _redirect(request, f"/edit/{quote(name, safe='')}?saved")
 
     async def _show_edit(self, request: Request, editor: Editor) -> Response:
-        surface = self._engine.surface(request.path_params["surface"])
+        surface = self._engine.registry.surface(request.path_params["surface"])
         return await self._edit_page(request, editor, surface, texts_of(surface.settings), FormErrors())
 
     async def _edit(self, request: Request, editor: Editor) -> Response:
         """Make the change of the button that was pressed; redirect to the page, or show it with the errors."""
         form, lines = await self._form(request, editor), []
-        surface = self._engine.surface(request.path_params["surface"])
+        surface = self._engine.registry.surface(request.path_params["surface"])
         expected, texts = _expected_version(form), {**texts_of(surface.settings), **form.texts}
         names: list[str] = []  # of the fields in this form
         anchor = ""
@@ -125,7 +127,7 @@ class SurfaceForms:
                     anchor = "#items"
                     await self._change_item(surface, form, editor)
         except ERRORS as error:
-            problem, now = logged_problem(error, ROUTE), self._engine.surface(surface.name)
+            problem, now = logged_problem(error, ROUTE), self._engine.registry.surface(surface.name)
             if problem.status == 412:
                 return await self._edit_page(request, editor, now, texts, FormErrors({}, STALE), 412)
             found = form_errors(problem.detail, problem.errors, names, [number for number, _ in lines])
@@ -159,7 +161,7 @@ class SurfaceForms:
             n_found=len(found),
             version=surface.version if version is None else version,
             now={name: text for name, text in now.items() if text.split() != texts.get(name, "").split()},
-            settled=(await self._engine.retention_of(surface.name)).get("events"),
+            settled=(await self._engine.log.retention_of(surface.name)).get("events"),
             address=service_address(request),
             saved="saved" in request.query_params,
             **_form_context(editor, texts, errors),
@@ -185,7 +187,7 @@ class SurfaceForms:
         async def authorised(request: Request) -> Response:
             try:
                 editor = await self._sessions.editor(request.scope)
-                await self._engine.catch_up()
+                await self._engine.registry.catch_up()
                 return await respond(request, editor)
             except ERRORS as error:
                 if getattr(error, "status", 0) == 401:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import Request
@@ -16,12 +16,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..config import Limits
-from ..engine_protocol import EngineProtocol
 from ..model import rfc3339
 from ..schemas import RetentionView
 from .body import media_type, stream_body
 from .operations import NDJSON
 from .problems import Problem, json_response
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 ROWS_PER_PIECE = 2000
 HEADER_START = b'{"format":'
@@ -40,14 +42,14 @@ class LogEndpoints:
     An export ends, and releases its view of the store, when the client disconnects or its connection is aborted.
     """
 
-    def __init__(self, engine: EngineProtocol, limits: Limits) -> None:
-        self._engine, self._limits = engine, limits
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._registry, self._log, self._limits = engine.registry, engine.log, limits
 
     async def export(self, request: Request, actor: str) -> Response:
         _check_format(request)
-        self._engine.surface(request.path_params["surface"])
-        missing = NOT_EXPORTED | _missing_events(await self._engine.retention_of(request.path_params["surface"]))
-        pieces = _read_in_pieces(self._engine.export(request.path_params["surface"]))
+        self._registry.surface(request.path_params["surface"])
+        missing = NOT_EXPORTED | _missing_events(await self._log.retention_of(request.path_params["surface"]))
+        pieces = _read_in_pieces(self._log.export(request.path_params["surface"]))
         # The first piece is read before the response starts: an unavailable store then gives an error response instead
         # of a truncated one.
         first = await anext(pieces, b"")
@@ -55,7 +57,7 @@ class LogEndpoints:
 
     async def import_log(self, request: Request, actor: str) -> Response:
         media_type(request.scope, [NDJSON.encode()])
-        self._engine.surface(request.path_params["surface"])
+        self._registry.surface(request.path_params["surface"])
         with tempfile.TemporaryFile() as file:
             async for piece in stream_body(
                 request.scope, request.receive, self._limits.import_bytes, self._limits.body_seconds
@@ -63,7 +65,7 @@ class LogEndpoints:
                 file.write(piece)
             await asyncio.to_thread(self._check, file)
             rows = self._rows(file)
-            return json_response(await self._engine.import_rows(request.path_params["surface"], rows, actor=actor))
+            return json_response(await self._log.import_rows(request.path_params["surface"], rows, actor=actor))
 
     def _check(self, file: IO[bytes]) -> None:
         """Decode all rows once, so that nothing is imported from a file that is invalid anywhere; raises a 400."""

@@ -7,13 +7,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.types import Receive, Scope
 
 from ..config import Config
-from ..engine_protocol import EngineProtocol
 from ..model import TooMany, rfc3339
 from ..observability.metrics import Metrics
 from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role
@@ -21,6 +20,9 @@ from .auth import PUBLIC, Keyring
 from .body import check_count, decode, media_type, read_body
 from .origins import address_of
 from .problems import Problem, decoding_problem
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 JSON = (b"application/json",)
 # navigator.sendBeacon, which also works while a page is closed, can send only text without a CORS preflight. Tokens
@@ -96,7 +98,7 @@ class RankFeedbackEndpoints:
     Both raise ``Problem`` or ``ServiceError``, with 429 if the engine is overloaded or the caller over the rate limit.
     """
 
-    def __init__(self, engine: EngineProtocol, keyring: Keyring, config: Config, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, keyring: Keyring, config: Config, metrics: Metrics) -> None:
         self._engine, self._keyring, self._config, self._metrics = engine, keyring, config, metrics
         self._rate_limit = RateLimit(config.public_rate) if config.public_rate else None
         self._page_limit = PageLimit(config.public_pages_a_day) if config.public_pages_a_day else None
@@ -145,7 +147,7 @@ class RankFeedbackEndpoints:
         return _encode(answer)
 
     def _unknown(self, surface: str, exclude: Sequence[str]) -> dict[str, list[str]]:
-        known = {item.name for item in self._engine.surface(surface).items}
+        known = {item.name for item in self._engine.registry.surface(surface).items}
         unknown = [name for name in exclude if name not in known]
         return {"unknown_items": unknown} if unknown else {}
 

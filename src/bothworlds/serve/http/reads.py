@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ... import __version__
-from ..engine_protocol import EngineProtocol
 from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown, rfc3339
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..schemas import DeletedCount
 from .auth import Keyring
 from .openapi import describe
 from .problems import Problem, json_response
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 EVENT_ID_DIGITS = 32
 MAX_SEGMENT_LENGTH = 128
@@ -33,7 +35,7 @@ class ReadEndpoints:
     ``stopping`` makes /readyz fail while the service shuts down.
     """
 
-    def __init__(self, engine: EngineProtocol, keyring: Keyring, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, keyring: Keyring, metrics: Metrics) -> None:
         self._engine, self._keyring, self._metrics = engine, keyring, metrics
         self.stopping = False
 
@@ -41,10 +43,10 @@ class ReadEndpoints:
         event_id = request.path_params["event_id"]
         if len(event_id) != EVENT_ID_DIGITS or not set(event_id) <= set("0123456789abcdef"):
             raise Unknown(f"there is no event with this id; ids have {EVENT_ID_DIGITS} digits from 0-9 and a-f")
-        return json_response(with_rfc3339_times(await self._engine.event(event_id)))
+        return json_response(with_rfc3339_times(await self._engine.reports.event(event_id)))
 
     async def delete_event(self, request: Request, actor: str) -> Response:
-        await self._engine.delete_event(request.path_params["event_id"], actor=actor)
+        await self._engine.log.delete_event(request.path_params["event_id"], actor=actor)
         return Response(status_code=204)
 
     async def delete_events(self, request: Request, actor: str) -> Response:
@@ -52,23 +54,23 @@ class ReadEndpoints:
         if len(given) != len(request.query_params.multi_items()):
             raise Problem(422, f"a parameter is given twice; {WHICH}")
         if given.keys() == {"visitor"}:
-            count = await self._engine.delete_visitor(given["visitor"], actor=actor)
+            count = await self._engine.log.delete_visitor(given["visitor"], actor=actor)
         elif given.keys() == {"surface", "request_id"}:
-            count = await self._engine.delete_request(given["surface"], given["request_id"], actor=actor)
+            count = await self._engine.log.delete_request(given["surface"], given["request_id"], actor=actor)
         else:
             raise Problem(422, WHICH)
         return json_response(DeletedCount(count))
 
     async def get_state(self, request: Request, actor: str) -> Response:
         segment, arm = _segment(request) or "", request.query_params.get("arm", LEARNER_ARM)
-        state = await self._engine.state(request.path_params["surface"], segment, arm, _limit(request))
+        state = await self._engine.reports.state(request.path_params["surface"], segment, arm, _limit(request))
         return await asyncio.to_thread(_response, state)
 
     async def get_report(self, request: Request, actor: str) -> Response:
         since, until = _time(request, "since"), _time(request, "until")
         if since is not None and until is not None and until <= since:
             raise _wrong_parameter("until", "it must be later than since")
-        report = await self._engine.report(
+        report = await self._engine.reports.report(
             request.path_params["surface"], since=since, until=until, segment=_segment(request)
         )
         return await asyncio.to_thread(_response, report)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..config import Limits
-from ..engine_protocol import EngineProtocol
 from ..model import Conflict, StateConflict, Surface, Unknown, learned_again, rfc3339
 from ..schemas import Promotion, Reset, Rotation, SegmentView, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from ..stores import VersionConflict
 from .body import check_count, decode, media_type, read_body
 from .problems import Problem, json_response
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 T = TypeVar("T")
 
@@ -38,14 +40,15 @@ class SurfaceEndpoints:
     Changes of a surface honour ``If-Match`` and ``If-None-Match`` (412) and a ``version`` in the body (409).
     """
 
-    def __init__(self, engine: EngineProtocol, limits: Limits) -> None:
-        self._engine, self._limits = engine, limits
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._registry, self._administration = engine.registry, engine.administration
+        self._reports, self._log, self._limits = engine.reports, engine.log, limits
 
     async def list_surfaces(self, request: Request, actor: str) -> Response:
-        return json_response({"surfaces": [view_of(surface) for surface in self._engine.surfaces()]})
+        return json_response({"surfaces": [view_of(surface) for surface in self._registry.all_surfaces()]})
 
     async def get_surface(self, request: Request, actor: str) -> Response:
-        surface = self._engine.surface(_path(request, "surface"))
+        surface = self._registry.surface(_path(request, "surface"))
         # Weak comparison: a proxy that compresses responses makes entity tags weak.
         if etag(surface) in {tag.removeprefix("W/") for tag in _tags(request, "if-none-match")}:
             return Response(status_code=304, headers={"etag": etag(surface)})
@@ -56,7 +59,7 @@ class SurfaceEndpoints:
         self._check_limits(name, body)
         expected, before = self._expected_version(request, name, body), self._find(name)
         surface, created = await _with_preconditions(
-            request, self._engine.put_surface(name, body, actor=actor, if_version=expected)
+            request, self._administration.put_surface(name, body, actor=actor, if_version=expected)
         )
         return await self._changed(before, surface, 201 if created else 200)
 
@@ -64,56 +67,58 @@ class SurfaceEndpoints:
         name, body = _path(request, "surface"), await self._body(request, _surface_changes)
         self._check_limits(name, body)
         expected, before = self._expected_version(request, name, body), self._find(name)
-        change = self._engine.patch_surface(name, body, actor=actor, if_version=expected)
+        change = self._administration.patch_surface(name, body, actor=actor, if_version=expected)
         return await self._changed(before, await _with_preconditions(request, change))
 
     async def delete_surface(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
-        self._engine.surface(name)
+        self._registry.surface(name)
         expected = self._expected_version(request, name, {})
-        await _with_preconditions(request, self._engine.delete_surface(name, actor=actor, if_version=expected))
+        await _with_preconditions(request, self._administration.delete_surface(name, actor=actor, if_version=expected))
         return Response(status_code=204)
 
     async def put_item(self, request: Request, actor: str) -> Response:
         name, item = _path(request, "surface"), _path(request, "item")
-        before = {known.name for known in self._engine.surface(name).items if known.state != "removed"}
+        before = {known.name for known in self._registry.surface(name).items if known.state != "removed"}
         self._check_limits(name, {"items": [item]})
-        surface = await self._change_item(request, self._engine.put_item, actor)
+        surface = await self._change_item(request, self._administration.put_item, actor)
         return _surface_response(surface, 200 if item in before else 201)
 
     async def delete_item(self, request: Request, actor: str) -> Response:
-        return _surface_response(await self._change_item(request, self._engine.delete_item, actor))
+        return _surface_response(await self._change_item(request, self._administration.delete_item, actor))
 
     async def pause_item(self, request: Request, actor: str) -> Response:
-        return _surface_response(await self._change_item(request, self._engine.pause_item, actor))
+        return _surface_response(await self._change_item(request, self._administration.pause_item, actor))
 
     async def resume_item(self, request: Request, actor: str) -> Response:
-        return _surface_response(await self._change_item(request, self._engine.resume_item, actor))
+        return _surface_response(await self._change_item(request, self._administration.resume_item, actor))
 
     async def reset(self, request: Request, actor: str) -> Response:
         body = await read_body(request.scope, request.receive, self._limits)
         options = decode(_checked_json(request, body) or b"{}", _reset)
-        await self._engine.reset(_path(request, "surface"), segment=options.segment, actor=actor)
+        await self._administration.reset(_path(request, "surface"), segment=options.segment, actor=actor)
         return Response(status_code=204)
 
     async def restart_comparison(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
         self._expected_version(request, name, {})
-        return _surface_response(await _with_preconditions(request, self._engine.restart_comparison(name, actor=actor)))
+        return _surface_response(
+            await _with_preconditions(request, self._administration.restart_comparison(name, actor=actor))
+        )
 
     async def promote(self, request: Request, actor: str) -> Response:
         name, body = _path(request, "surface"), await self._body(request, _promotion)
         expected = self._expected_version(request, name, body)
-        change = self._engine.promote(name, body["arm"], actor=actor, if_version=expected)
+        change = self._administration.promote(name, body["arm"], actor=actor, if_version=expected)
         return _surface_response(await _with_preconditions(request, change))
 
     async def list_segments(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
-        segments = [_dated(segment) for segment in await self._engine.segments(name)]
-        return json_response({"segments": segments, "max_segments": self._engine.surface(name).settings.max_segments})
+        segments = [_dated(segment) for segment in await self._reports.segments(name)]
+        return json_response({"segments": segments, "max_segments": self._registry.surface(name).settings.max_segments})
 
     async def delete_segment(self, request: Request, actor: str) -> Response:
-        await self._engine.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
+        await self._administration.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
         return Response(status_code=204)
 
     async def warm_start(self, request: Request, actor: str) -> Response:
@@ -122,13 +127,13 @@ class SurfaceEndpoints:
         if not start.baseline:
             raise Problem(422, "a warm start needs baseline: true")
         name = _path(request, "surface")
-        await self._engine.start_from_baseline(name, rounds=start.rounds, segment=start.segment, actor=actor)
+        await self._administration.start_from_baseline(name, rounds=start.rounds, segment=start.segment, actor=actor)
         return Response(status_code=204)
 
     async def rotate_secret(self, request: Request, actor: str) -> Response:
         body = await read_body(request.scope, request.receive, self._limits)
         options = decode(_checked_json(request, body) or b"{}", _rotation)
-        await self._engine.rotate_secret(actor=actor, forget=options.forget)
+        await self._administration.rotate_secret(actor=actor, forget=options.forget)
         return Response(status_code=204)
 
     async def _change_item(self, request: Request, change: Callable[..., Awaitable[Surface]], actor: str) -> Surface:
@@ -164,12 +169,12 @@ class SurfaceEndpoints:
         """Return a changed surface, with how many events of its log are learned again because of the change."""
         events: int | msgspec.UnsetType = msgspec.UNSET
         if before is not None and learned_again(before, after):
-            events = (await self._engine.retention_of(after.name)).get("events", msgspec.UNSET)
+            events = (await self._log.retention_of(after.name)).get("events", msgspec.UNSET)
         return _surface_response(after, status, events)
 
     def _find(self, name: str) -> Surface | None:
         try:
-            return self._engine.surface(name)
+            return self._registry.surface(name)
         except Unknown:
             return None
 
@@ -179,7 +184,7 @@ class SurfaceEndpoints:
         check_count(body.get("slots", 0), self._limits.slots, "slots", "/slots")
         check_count(len(items | set(body.get("items", ()))), self._limits.items, "items on one surface", "/items")
         if known is None:
-            check_count(len(self._engine.surfaces()) + 1, self._limits.surfaces, "surfaces", "")
+            check_count(len(self._registry.all_surfaces()) + 1, self._limits.surfaces, "surfaces", "")
 
 
 async def _with_preconditions(request: Request, change: Awaitable[T]) -> T:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
+from ...policies.logged_pages import LogState
 from ...progress import ReportProgress
-from ..engine.replay import States, relearned
-from ..engine.replay import verify as verify_learner
 from ..engine.served import Served
-from ..engine.states import SNAPSHOT_FORMAT, encode
+from ..engine.states import SNAPSHOT_FORMAT, States, decode, encode, learn_rest, new_state, relearned, same_bits
 from ..events import Learner
 from ..model import segment_words
 from ..stores import Store
@@ -57,6 +57,46 @@ def verify(store: Store, progress: ReportProgress = lambda amount: None) -> Veri
             unreadable += [f"{name}: the snapshot after event {number}" for number in result.unreadable]
             differences += [f"{name}: the snapshot after event {number} differs" for number in result.different]
     return Verification(learners, pages, snapshots, tuple(unreadable), tuple(differences))
+
+
+class LearnerVerification(NamedTuple):
+    """The result of learning the log of a learner again."""
+
+    since: int  # the number of the snapshot from which that began; 0: from the first event, or the last reset
+    pages: int  # that were learned again
+    compared: tuple[int, ...]  # the numbers of the snapshots that were compared
+    different: tuple[int, ...]  # of those that have other bits
+    unreadable: tuple[int, ...]  # of those of other versions or another policy, and without arrays
+    state: LogState | None  # after the last event; None if nothing is left from which to begin
+
+
+def verify_learner(store: Store, learner: Learner, policy: Any, n_items: int, slots: int) -> LearnerVerification:
+    """Learns the settled log of a learner again, and compares the state with its snapshots bit for bit.
+
+    Begins with the first event, or with the oldest snapshot if earlier events were erased. ``state`` is for those who
+    compare it with a state in memory, by ``same_bits``. Blocks, and writes nothing; for a consistent result while the
+    service runs, call it within ``store.consistent_reads()``. Raises StoreError, or what the policy raises.
+    """
+    kept = {one.number: one for one in (store.oldest_snapshot(learner.id), store.snapshot(learner.id)) if one}
+    decoded = {
+        number: decode(one.state, policy, n_items, slots, learner.reset_number) for number, one in sorted(kept.items())
+    }
+    unreadable = tuple(number for number, one in decoded.items() if one is None)
+    since = 0
+    state: LogState | None = new_state(learner, policy, n_items, slots)
+    if learner.erased_number > learner.reset_number:
+        since = min(decoded, default=0)
+        state = decoded.pop(since, None)
+    if state is None:
+        return LearnerVerification(since, 0, (), (), unreadable, None)
+    before, different = state.pages, []
+    compared = {number: one for number, one in decoded.items() if one is not None}
+    for number, one in compared.items():
+        learn_rest(store, learner.id, state, number)
+        if not same_bits(state, one):
+            different.append(number)
+    learn_rest(store, learner.id, state)
+    return LearnerVerification(since, state.pages - before, tuple(compared), tuple(different), unreadable, state)
 
 
 def rebuild(store: Store, surface: str | None = None, progress: ReportProgress = lambda amount: None) -> Verification:

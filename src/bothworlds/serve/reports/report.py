@@ -19,6 +19,7 @@ from ..model import (
     LISTED_ITEMS,
     Surface,
     counter_key,
+    sums_kept_since,
 )
 from ..schemas import (
     DetectedChange,
@@ -34,7 +35,6 @@ from ..schemas import (
     Shift,
     Uplift,
 )
-from ..visitors import sums_kept_since
 from .arm_comparison import arm_lines
 from .exploration_cost import exploration_cost, why_unsettled
 from .guard import guard_view

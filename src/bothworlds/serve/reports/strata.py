@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
-from ..model import BASELINE_ARM, LOSS_UNIT, Arm, Surface
-from ..visitors import SUMS_KEPT_MS
+from ..model import BASELINE_ARM, LOSS_UNIT, SUMS_KEPT_MS, Arm, Surface
 from .inputs import HOUR, MINUTE, Store
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals

@@ -24,7 +24,7 @@ import numpy as np
 
 from ...kernels import Floats
 from ...statistics.confidence_sequence import Estimate
-from ..visitors import BUCKETS
+from ..model import BUCKETS
 
 ENOUGH_VISITORS = 30  # equally active ones that the pages of an arm must count as
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from ..events import Event, Feedback, Listed
-from ..model import Status, imported_id
+from ..model import FeedbackMode, Status, imported_id
 from ..outcomes import due_at, merged, settled_by
 from .database import Row, Session, StoreError, Unstorable
 from .totals import Totals
-
-FeedbackMode = Literal["final", "clicks"]
 
 STORED = (
     "id", "surface_id", "learner_id", "arm", "created_at", "expires_at", "late_until", "n", "listed", "visitor",

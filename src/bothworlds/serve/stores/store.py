@@ -14,11 +14,11 @@ import msgspec
 
 from ...extras import install_command
 from ..events import Event, Feedback, Learner, Lease
-from ..model import Status, Surface
+from ..model import FeedbackMode, Status, Surface
 from . import deletion, events, learners, records, totals
 from .database import Database, Row, Session, StoreError, Unstorable
 from .deletion import DeletedEvents
-from .events import COLUMNS, EVENTS, LOOKUP, FeedbackMode, event_of
+from .events import COLUMNS, EVENTS, LOOKUP, event_of
 from .totals import VisitorSums
 
 _log = logging.getLogger("bothworlds")

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..events import Event
-from ..outcomes import is_compared
-from ..rewards import page_squares
-from ..visitors import bucket_of
+from ..model import bucket_of
+from ..outcomes import is_compared, page_squares
 from .database import Session
 
 VisitorSums = dict[str, dict[int, tuple[int, int, int]]]  # arm -> bucket -> pages, clicks, squares of clicks per page

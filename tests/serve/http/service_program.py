@@ -1,4 +1,4 @@
-"""``python fake_engine_server.py HOST PORT WORKERS``: serve the engine in memory, for tests."""
+"""``python service_program.py HOST PORT WORKERS``: serve a temporary store, with requests that take long or fail."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from bothworlds.serve.config import load_config
+from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.server import reserve
+from bothworlds.serve.model import DRAW_KEY
 from bothworlds.serve.ops.run import OpenService, run
 from bothworlds.serve.ops.supervise import supervise
-from tests.serve.fake_engine import FakeEngine, row
 from tests.serve.running import temporary_store
 
 
-class SlowEngine(FakeEngine):
-    """Takes long for a certain request id, and prints when it has stopped."""
+class SlowEngine(Engine):
+    """Takes long for a certain request id, exports without end or until a failure, and prints when it has stopped."""
 
     async def rank(self, surface, request_id, **options):
         if request_id == "slow":
@@ -29,30 +30,34 @@ class SlowEngine(FakeEngine):
             await asyncio.sleep(0.7)
         return await super().rank(surface, request_id, **options)
 
-    def export(self, surface):
-        """Export rows without end, or until a failure, and print when the export was released."""
-        try:
-            for _ in range(5000) if "failing" in sys.argv else itertools.count():
-                yield row()
-            raise OSError("the disk is gone")
-        finally:
-            print("export released", flush=True)
-
     async def start(self):
         if "broken" in sys.argv:
             raise RuntimeError("the engine does not start")
         await super().start()
-        await self.put_surface("home", {"slots": 2, "items": ["a", "b", "c"]}, actor="test")
+        self.log.export = exported
+        await self.administration.put_surface("home", {"slots": 2, "items": ["a", "b", "c"]}, actor="test")
 
     async def stop(self):
         if "kept" in sys.argv:
             print("kept", gc.get_freeze_count(), flush=True)
+        await super().stop()
         print("stopped", flush=True)
+
+
+def exported(surface):
+    """Rows without end, or until a failure; prints when the export was released."""
+    try:
+        for k in range(5000) if "failing" in sys.argv else itertools.count():
+            yield {"event": f"e{k}", "position": 0, "item": "a", "click": 0, "propensity": 0.5}
+        raise OSError("the disk is gone")
+    finally:
+        print("export released", flush=True)
 
 
 def opened(config, json):
     store = temporary_store()
-    return OpenService(Service(SlowEngine([]), store, config, json_log=json), store)
+    store.put(DRAW_KEY, bytes(32))  # events have the same ids in every run
+    return OpenService(Service(SlowEngine(store), store, config, json_log=json), store)
 
 
 def say(sentence):
