@@ -102,7 +102,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(cluster, tmp_path):
 
 
 def test_other_sources_on_a_node_are_refused(cluster, monkeypatch):
-    monkeypatch.setattr(ray_engine, "sources_digest", lambda: "another version")
+    monkeypatch.setattr(ray_engine, "SOURCES_DIGEST", "another version")
     with pytest.raises(RuntimeError, match="has another version of bothworlds"):
         bothworlds.play("uniform", WORLDS[0], engine="ray", **GAME)
 

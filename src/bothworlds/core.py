@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .files import replacing, save_arrays, save_text
-from .kernels import inline_kernel, kernel, name_apart, register_kernels
+from .kernels import inner_kernel, kernel, register_kernels
 
 __all__ = [
     "NONE_ABSENT",
@@ -175,31 +175,10 @@ def _n_given(function: Callable[..., Any]) -> int:
     return len(inspect.signature(getattr(function, "py_func", function)).parameters) - 1
 
 
-def _decide_with_all_parameters(decide: Any) -> Any:
-    """Return the function that compiled code calls for ``decide``, which has all of its parameters."""
-    function = inline_kernel(getattr(decide, "py_func", decide))
-    if _n_given(decide) == 3:
-        return lambda state, rng, ranking, propensity, context: function(state, rng, ranking, propensity)
-    return decide
-
-
-def _learn_with_all_parameters(learn: Any) -> Any:
-    """Return the function that compiled code calls for ``learn``, which has all of its parameters."""
-    function = inline_kernel(getattr(learn, "py_func", learn))
-    match _n_given(learn):
-        case 3:
-            return lambda state, ranking, propensity, clicks, note, absent, context: function(
-                state, ranking, propensity, clicks
-            )
-        case 4:
-            return lambda state, ranking, propensity, clicks, note, absent, context: function(
-                state, ranking, propensity, clicks, note
-            )
-        case 5:
-            return lambda state, ranking, propensity, clicks, note, absent, context: function(
-                state, ranking, propensity, clicks, note, absent
-            )
-    return learn
+def _with_all_parameters(function: Any) -> Any:
+    """Return the function that compiled code calls for a verb: it ignores the last arguments, if ``function`` does."""
+    known, n = inner_kernel(getattr(function, "py_func", function)), _n_given(function)
+    return lambda state, *arguments: known(state, *arguments[:n])
 
 
 _DECIDE: dict[type, Callable[..., None]] = {}
@@ -207,9 +186,9 @@ _NOTE: dict[type, Callable[..., None]] = {}
 _LEARN: dict[type, Callable[..., None]] = {}
 _CLICK: dict[type, Callable[..., None]] = {}
 _EXPECTED_REWARD: dict[type, Callable[..., float]] = {}
-register_kernels(decide, _DECIDE, adapt=_decide_with_all_parameters)
+register_kernels(decide, _DECIDE, adapt=_with_all_parameters)
 register_kernels(note, _NOTE, otherwise=lambda state, ranking, note: None)
-register_kernels(learn, _LEARN, adapt=_learn_with_all_parameters)
+register_kernels(learn, _LEARN, adapt=_with_all_parameters)
 register_kernels(click, _CLICK)
 register_kernels(expected_reward, _EXPECTED_REWARD)
 
@@ -240,8 +219,6 @@ def expects(state_class: type) -> Callable[[F], F]:
 
 
 def _registrar(table: dict[type, Callable[..., Any]], state_class: type) -> Callable[[F], F]:
-    name_apart(state_class)
-
     def register(function: F) -> F:
         compiled = kernel(function)
         table[state_class] = compiled

@@ -96,7 +96,7 @@ def test_another_seed_and_other_sources_are_other_files(tmp_path, played, monkey
     play_all([game(replications=1)], tmp_path)
     play_all([game(replications=1)], tmp_path, seed=1)
     assert len(played) == 2
-    monkeypatch.setattr(replication_cache, "sources_digest", lambda: "edited")
+    monkeypatch.setattr(replication_cache, "SOURCES_DIGEST", "edited")
     play_all([game(replications=1)], tmp_path)
     assert len(played) == 3
 

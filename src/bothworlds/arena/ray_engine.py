@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..extras import import_extra, ray_connection
+from ..kernels import SOURCES_DIGEST
 from .game import Game
 from .loop import Score, replicate
 from .parallel import Cell, ReportRounds
-from .replication_cache import sources_digest
 
 try:
     import fcntl
@@ -65,7 +65,7 @@ class RayEngine:
                     limit = self.jobs or QUEUED * max(1, int(ray.cluster_resources().get("CPU", 1)))
                     while waiting and len(running) < limit:
                         cell = waiting.popleft()
-                        running[task.remote(shared[cell.game], cell.replication, sources_digest())] = cell
+                        running[task.remote(shared[cell.game], cell.replication, SOURCES_DIGEST)] = cell
                     ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
                     report(cells[0].game, 0)
                     for reference in ended:
@@ -91,7 +91,7 @@ def _outcome(ray: Any, reference: Any) -> Score | Exception:
 
 def _play_cell(game: Game, replication: int, sources: str) -> Score:
     """One task. Raises RuntimeError on a node with other sources than those of the process that started it."""
-    if sources_digest() != sources:
+    if sources != SOURCES_DIGEST:
         raise RuntimeError(f"node {os.uname().nodename} has another version of bothworlds; install the same on all")
     with _compiling(game):
         game.compile()

@@ -19,13 +19,11 @@ import numba
 import numpy as np
 
 from ..files import save_arrays
+from ..kernels import SOURCES_DIGEST
 from ..policies import Policy
 from ..worlds import World
 from .game import Game
 from .loop import Score
-
-# The sources that determine rewards. Those that draw or serve do not.
-SOURCES = ("core.py", "kernels.py", "geometry", "statistics", "worlds", "policies", "arena/loop.py")
 
 
 class ReplicationCache:
@@ -71,7 +69,7 @@ class ReplicationCache:
             "versions": [numba.__version__, np.__version__],
             "seed": game.seed,
             "replication": replication,
-            "sources": [sources_digest(), _own_source_digest(policy)],
+            "sources": [SOURCES_DIGEST, _own_source_digest(policy)],
         }
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
         return self.folder / f"{digest[:32]}.npz"
@@ -118,17 +116,6 @@ def is_described_by_class(description: Any) -> bool:
     if isinstance(description, dict):
         return "class" in description or any(map(is_described_by_class, description.values()))
     return isinstance(description, list) and any(map(is_described_by_class, description))
-
-
-@cache
-def sources_digest() -> str:
-    """Return a digest of the source files of this package that determine what policies earn."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for source in SOURCES:
-        for file in [package / source] if source.endswith(".py") else sorted((package / source).rglob("*.py")):
-            digest.update(file.relative_to(package).as_posix().encode() + file.read_bytes())
-    return digest.hexdigest()
 
 
 @cache

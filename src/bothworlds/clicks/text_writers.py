@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernels import inline_kernel, inner_kernel, kernel
+from ..kernels import inner_kernel, kernel
 
 TAB, NEWLINE, SPACE, COMMA, COLON, SEMICOLON, ZERO, UNDERSCORE = 9, 10, 32, 44, 58, 59, 48, 95
 
@@ -27,7 +27,7 @@ def _number(value: int, out: Any, at: int) -> int:
     return at + digits
 
 
-@inline_kernel
+@inner_kernel
 def _byte(value: int, out: Any, at: int) -> int:
     out[at] = value
     return at + 1

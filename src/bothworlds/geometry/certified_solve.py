@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, inner_kernel, kernel, spliced_kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from .dual import Workspace, rate_at
 from .feasible import certified_gap, repair
 from .newton import climb, polish
@@ -61,7 +61,7 @@ def solve_certified(
         out.steps[k], out.sweeps[k], out.violation[k], out.gap[k] = steps, sweeps, violation, gap
 
 
-@spliced_kernel
+@inner_kernel
 def certified(
     reg: Any,
     loss: Floats,

@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from ..kernels import Floats, Ints, inline_kernel
+from ..kernels import Floats, Ints, inner_kernel
 from .regularizers import primal
 
 
@@ -90,7 +90,7 @@ def _rate_at(rate: Any, i: Any, j: Any) -> Any:
     return lambda rate, i, j: rate
 
 
-@inline_kernel
+@inner_kernel
 def first_rows(w: Workspace, k: int) -> Workspace:
     """Return the workspace of the first k rows only."""
     return Workspace(
@@ -115,7 +115,7 @@ def first_rows(w: Workspace, k: int) -> Workspace:
     )
 
 
-@inline_kernel
+@inner_kernel
 def set_z(loss: Floats, item: Ints, scale: float, lam: Floats, mu: Floats, z: Floats) -> None:
     """Fill z = scale * loss + lam + mu; row i has the losses of ``item[i]``."""
     n, m = z.shape
@@ -124,7 +124,7 @@ def set_z(loss: Floats, item: Ints, scale: float, lam: Floats, mu: Floats, z: Fl
             z[i, j] = (scale * loss[item[i], j] + lam[j]) + mu[i]
 
 
-@inline_kernel
+@inner_kernel
 def evaluate(reg: Any, rate: Any, z: Floats, mu: Floats, w: Workspace) -> float:
     """Fill x, h and the residuals ``column`` and ``row``; return the largest violation of the optimality conditions.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, inline_kernel, kernel, spliced_kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from .dual import Workspace, first_rows, make_workspace
 from .feasible import repair
 from .item_rows import Rows, add_row, make_rows
@@ -126,13 +126,13 @@ def reset(reg: Any, rate: float, leading: Leading) -> float:
     return z
 
 
-@inline_kernel
+@inner_kernel
 def is_due(leading: Leading, rounds: float) -> bool:
     """Whether a new leader is computed after so many rounds of the epoch."""
     return leading.every == 1 or int(rounds) % leading.every == 0
 
 
-@spliced_kernel
+@inner_kernel
 def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     """Compute the leader for these losses (n, m); ``rate`` is a number, or an array (n, m) if no items share a row.
 
@@ -178,7 +178,7 @@ def check_leader(loss: Floats, leading: Leading) -> None:
         )
 
 
-@spliced_kernel
+@inner_kernel
 def project(reg: Any, potential: Floats, rate: float, share: float, mixing: float, leading: Leading) -> None:
     """Project the end of a mirror descent step to the polytope.
 
@@ -200,13 +200,13 @@ def project(reg: Any, potential: Floats, rate: float, share: float, mixing: floa
             x[i, j] = (1.0 - mixing) * x[i, j] + mixing / n
 
 
-@spliced_kernel
+@inner_kernel
 def ready(leading: Leading) -> None:
     """Prepare the marginals for sampling; call it once after ``reset``, ``lead`` or ``project``."""
     prepare(leading.marginals[: rows_in_use(leading)], leading.urn)
 
 
-@spliced_kernel
+@inner_kernel
 def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     """Draw a ranking, and fill in its propensities."""
     k = leading.urn.n_rows[0]
@@ -217,7 +217,7 @@ def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: 
         ranking[j] = leading.rows.item[place]
 
 
-@spliced_kernel
+@inner_kernel
 def show_marginals(marginals: Floats, urn: Urn, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     """Draw a ranking with marginals (n, m) for which the urn was prepared, and fill in its propensities."""
     draw(marginals, rng, urn, ranking)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..kernels import Floats, Ints, inline_kernel, inner_kernel, kernel, spliced_kernel
+from ..kernels import Floats, Ints, inner_kernel, kernel
 from .dual import Effort, Workspace, evaluate, rate_at, set_z
 from .sweeps import sweep_columns, sweep_rows
 
@@ -50,7 +50,7 @@ def solve(
     return climb(reg, loss, item, rate, lam, mu, tol, warm, w)
 
 
-@spliced_kernel
+@inner_kernel
 def climb(
     reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace
 ) -> Effort:
@@ -102,7 +102,7 @@ def easy_scale(loss: Floats, item: Ints, rate: Any, w: Workspace) -> float:
     return min(1.0, max(LEAST_SCALE, EASY / spread)) if spread > 0.0 else 1.0
 
 
-@spliced_kernel
+@inner_kernel
 def iterate(reg: Any, rate: Any, lam: Floats, mu: Floats, tol: float, most: int, w: Workspace) -> Effort:
     """Take at most ``most`` Newton steps from z; when they stop making progress, a sweep follows every step.
 
@@ -145,7 +145,7 @@ def polish(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> bool:
     return False
 
 
-@inline_kernel
+@inner_kernel
 def newton_direction(mu: Floats, w: Workspace) -> None:
     """Compute the Newton step on the dual: rows at their limit are equations, the others go to mu = 0.
 
@@ -183,7 +183,7 @@ def newton_direction(mu: Floats, w: Workspace) -> None:
             break
 
 
-@inline_kernel
+@inner_kernel
 def released(mu: Floats, w: Workspace) -> bool:
     """Release a row if all are equations, and return whether that was so.
 
@@ -202,7 +202,7 @@ def released(mu: Floats, w: Workspace) -> bool:
     return True
 
 
-@inline_kernel
+@inner_kernel
 def assemble(mu: Floats, w: Workspace) -> None:
     """Assemble the Newton system of the columns: a Laplacian, an excess on its diagonal, a right-hand side.
 
@@ -236,7 +236,7 @@ def assemble(mu: Floats, w: Workspace) -> None:
                     rhs[j] += copies[i] * h[i, j] * mu[i]
 
 
-@inline_kernel
+@inner_kernel
 def solve_laplacian(weights: Floats, excess: Floats, rhs: Floats, solution: Floats) -> None:
     """Solve (Laplacian(weights) + diag(excess)) solution = rhs; weights are read above the diagonal only.
 
@@ -265,7 +265,7 @@ def solve_laplacian(weights: Floats, excess: Floats, rhs: Floats, solution: Floa
         solution[k] *= s
 
 
-@inline_kernel
+@inner_kernel
 def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, least: float, w: Workspace) -> float:
     """Take the Newton step, halved until it is accepted; return the violation at its end.
 
@@ -283,7 +283,7 @@ def line_search(reg: Any, rate: Any, lam: Floats, mu: Floats, least: float, w: W
     return evaluate(reg, rate, w.z, mu, w)
 
 
-@inline_kernel
+@inner_kernel
 def try_step(reg: Any, rate: Any, mu: Floats, s: float, w: Workspace) -> float:
     """Evaluate the point at s times the Newton step; return its violation."""
     n, m = w.z.shape
@@ -297,7 +297,7 @@ def try_step(reg: Any, rate: Any, mu: Floats, s: float, w: Workspace) -> float:
     return evaluate(reg, rate, trial_z, trial_mu, w)
 
 
-@inline_kernel
+@inner_kernel
 def take_step(lam: Floats, mu: Floats, s: float, w: Workspace) -> None:
     """Move to the point that was evaluated last."""
     n, m = w.z.shape
@@ -309,7 +309,7 @@ def take_step(lam: Floats, mu: Floats, s: float, w: Workspace) -> None:
             w.z[i, j] = w.trial_z[i, j]
 
 
-@inline_kernel
+@inner_kernel
 def rise(mu: Floats, s: float, w: Workspace) -> float:
     """Return the derivative of the dual along the step, at its end."""
     total = 0.0

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..kernels import inline_kernel, inner_kernel, kernel, register_kernels
+from ..kernels import inner_kernel, kernel, register_kernels
 
 LOG_2 = math.log(2.0)
 LAST_STEP = 3e-6  # relative step of Halley's method, with cubic convergence, after which only rounding is left
@@ -151,7 +151,7 @@ def _balance(squared: bool, gamma: float, y: float) -> tuple[float, float]:
     return _balance_high(e, gamma, y, min(above / (gamma + s / (e * e)) - LOG_2, -(y + 1.0 / e) / gamma))
 
 
-@inline_kernel
+@inner_kernel
 def _balance_low(e: float, gamma: float, y: float, least: float, s: float) -> tuple[float, float]:
     """Return the root below 1/2, computed in s from a start below it."""
     x, q = 0.5, 0.5
@@ -170,7 +170,7 @@ def _balance_low(e: float, gamma: float, y: float, least: float, s: float) -> tu
     return x, s / (e * e * x) + gamma / (1.0 - x)
 
 
-@inline_kernel
+@inner_kernel
 def _balance_high(e: float, gamma: float, y: float, t: float) -> tuple[float, float]:
     """Return the root above 1/2, computed in t = log(1-x) from a start above it."""
     for _ in range(MAX_STEPS):

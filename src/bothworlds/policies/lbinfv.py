@@ -11,12 +11,12 @@ import numpy as np
 from ..core import Shape
 from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import HybridBarrier
-from ..kernels import Floats, Ints, inline_kernel
+from ..kernels import Floats, Ints, inner_kernel
 from .parts.leader import Leader, State, leader_rule
 from .parts.settings import Planning, choice, number
 
 
-@inline_kernel
+@inner_kernel
 def gamma_of(rule: Any, state: State) -> float:
     return rule.gamma if rule.gamma > 0.0 else max(1.0, math.log(state.epochs.horizon[0]))
 

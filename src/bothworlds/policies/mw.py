@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from ..core import Shape
 from ..geometry.leader_state import project, reset
 from ..geometry.regularizers import Shannon
-from ..kernels import Floats, Ints, inline_kernel
+from ..kernels import Floats, Ints, inner_kernel
 from .parts.leader import Leader, State, add_weighted, leader_rule
 from .parts.settings import Planning, number
 
 # The losses of the state are -log x, since x may be as small as 1e-40; the marginals are x', with the uniform lists.
 
 
-@inline_kernel
+@inner_kernel
 def gamma_of(rule: Any, state: State) -> float:
     n = state.shape.n_items
     return min(0.5, rule.mixing * math.sqrt(n * math.log(n) / state.epochs.horizon[0]))

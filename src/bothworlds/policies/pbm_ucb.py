@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..kernels import Floats, Ints, inline_kernel, inner_kernel
+from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
 from .parts.item_totals import ItemTotals, add_up_all, add_up_shown, make_item_totals, sums_of
 from .parts.placement import RankWork, make_rank_work
@@ -131,7 +131,7 @@ def rank_by_upper_bounds(
     place(work, positions.order, rng, ranking)
 
 
-@inline_kernel
+@inner_kernel
 def upper_bound(clicks: float, impressions: float, looks: float, level: float) -> float:
     """Return U of an item; infinite if nobody has looked at it."""
     return (clicks + math.sqrt(0.5 * impressions * level)) / looks if looks > 0.0 else math.inf

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Ints, inline_kernel, inner_kernel, kernel
+from ..kernels import Ints, inner_kernel, kernel
 
 GROUP = 32  # lists that wait, at most
 NUMBER = np.uint64((1 << 32) - 1)  # the half of a slot with the number of a list
@@ -100,13 +100,13 @@ def _refill(old: Any, index: Any) -> None:
             index[place] = slot
 
 
-@inline_kernel
+@inner_kernel
 def _place(digest: Any, index: Any) -> Any:
     """The slot where the search for a digest begins."""
     return np.int64(((digest >> HALF) * np.uint64(index.size)) >> HALF)
 
 
-@inline_kernel
+@inner_kernel
 def digest_with(digest: Any, value: int) -> Any:
     """Return the digest of a list with one more value."""
     mixed = (digest ^ np.uint64(value)) * np.uint64(0xD6E8FEB86659FD93)
@@ -188,7 +188,7 @@ def _count_list(table: ListTable, number: int, start: int, stop: int) -> None:
     fill[LISTS] = to + 1
 
 
-@inline_kernel
+@inner_kernel
 def _equal(values: Any, start: int, stop: int, other: int, other_stop: int) -> bool:
     if stop - start != other_stop - other:
         return False
@@ -229,7 +229,7 @@ def _sort_slots(index: Any, digests: Any, head: Any) -> int:
     return filled
 
 
-@inline_kernel
+@inner_kernel
 def _digest(slot: Any, digests: Any) -> Any:
     return digests[np.int64(slot & NUMBER) - 1]
 

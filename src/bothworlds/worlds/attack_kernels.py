@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels import Floats, Ints, inner_kernel, kernel, name_apart, register_kernels
+from ..kernels import Floats, Ints, inner_kernel, kernel, register_kernels
 from .attacks import PlainAttack
 from .users import Answer
 
@@ -124,5 +124,4 @@ def count_attack(target: int, ranking: Ints, flips: int, totals: Floats) -> None
 
 
 _REPORT: dict[type, Any] = {AttackState: report_attacked, PlainAttack: report_plainly}
-name_apart(AttackState)
 register_kernels(report, _REPORT, otherwise=report_clicks)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import click, clicks, expected_reward, expects
-from ..kernels import Floats, Ints, kernel, name_apart, register_kernels
+from ..kernels import Floats, Ints, kernel, register_kernels
 from ..statistics import browsing
 from ..statistics.chain import recursions as chain
 
@@ -123,8 +123,6 @@ def answer_in_context(users: ContextUsers, ranking: Ints, rng: np.random.Generat
 
 _ANSWER: dict[type, Any] = {TableUsers: answer_table, PlainUsers: answer_plainly, ContextUsers: answer_in_context}
 _ARRIVE: dict[type, Any] = {ContextUsers: draw_context}
-name_apart(TableUsers)
-name_apart(ContextUsers)
 register_kernels(answer, _ANSWER, otherwise=answer_list)
 register_kernels(arrive, _ARRIVE, otherwise=lambda users, rng, context: None)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels import Ints, inline_kernel, kernel
+from ...kernels import Ints, inner_kernel, kernel
 
 
 class LabelCodes(NamedTuple):
@@ -48,7 +48,7 @@ def _refill(labels: Ints, codes: LabelCodes) -> None:
         code_of(codes, label)
 
 
-@inline_kernel
+@inner_kernel
 def code_of(codes: LabelCodes, label: int) -> Any:
     """Return the code of a label, at least 0, which gets one if it has none."""
     slots, mask = codes.slots, codes.slots.shape[0] - 1

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels import inline_kernel, inner_kernel, kernel
+from ...kernels import inner_kernel, kernel
 from ...statistics.list_counts import settle
 from .page_table import add_page
 from .row_checks import LAST_POSITION
@@ -52,7 +52,7 @@ RECORD_ERRORS = (
 NUMBER, NO_TAB, NO_KIND, MORE, NO_RESULTS, TOO_LARGE, NO_REGION, NO_COLON, NO_COMMA, TOO_LONG = range(1, 11)
 
 
-@inline_kernel
+@inner_kernel
 def _number(text: Any, at: int, stop: int) -> Any:
     """Read a whole number: its value, -1 if there is none or it is too long, and the offset after it."""
     value: Any = 0
@@ -68,7 +68,7 @@ def _number(text: Any, at: int, stop: int) -> Any:
     return value, at
 
 
-@inline_kernel
+@inner_kernel
 def _contains(values: Any, wanted: int) -> bool:
     """Whether sorted values contain a value, by binary search."""
     low, high = 0, values.size
@@ -81,7 +81,7 @@ def _contains(values: Any, wanted: int) -> bool:
     return low < values.size and values[low] == wanted
 
 
-@inline_kernel
+@inner_kernel
 def _add(query: int, item: int, position: int, click: int, slots: Any, used: Any, totals: Any) -> None:
     """Add an impression to the hash table."""
     mask = slots.shape[0] - 1
@@ -274,7 +274,7 @@ def scan_sessions(
     settle(table.lists)
 
 
-@inline_kernel
+@inner_kernel
 def _skip_spaces(text: Any, at: int, stop: int) -> int:
     while at < stop and (text[at] == SPACE or text[at] == RETURN or text[at] == TAB):
         at += 1

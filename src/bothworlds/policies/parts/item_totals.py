@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels import Floats, Ints, inline_kernel, inner_kernel, kernel
+from ...kernels import Floats, Ints, inner_kernel, kernel
 from .counts import Counts
 
 
@@ -28,7 +28,7 @@ def make_item_totals(n: int, *, kept: bool) -> ItemTotals:
     return ItemTotals(kept, *np.zeros((3, n if kept else 0)))
 
 
-@inline_kernel
+@inner_kernel
 def sums_of(counts: Counts, examination: Floats, i: int) -> tuple[float, float, float]:
     """Return the clicks, the impressions and the looks of item i."""
     clicks, impressions, looks = 0.0, 0.0, 0.0

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...core import Labels, Shape
 from ...geometry.assignment import assign
-from ...kernels import Floats, Ints, inline_kernel, inner_kernel, kernel
+from ...kernels import Floats, Ints, inner_kernel, kernel
 from .random_stream import Stream, absorb, make_stream
 from .samplers import normal, shuffle
 
@@ -417,7 +417,7 @@ def redraw(effects: LabelEffects, labels: Labels) -> None:
     draw_effects(effects, labels)
 
 
-@inline_kernel
+@inner_kernel
 def has_lists(effects: LabelEffects) -> bool:
     """Whether effects were drawn; before the first refresh, lists are uniformly random."""
     return effects.stamp[0] != 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from ...core import Shape, decides, learns
 from ...geometry.item_rows import fill_rows, worth_sharing
 from ...geometry.leader_state import Leading, check_leader, is_due, make_leading, ready, separate, show
-from ...kernels import Floats, Ints, inline_kernel, kernel, name_apart, register_kernels
+from ...kernels import Floats, Ints, inner_kernel, kernel, register_kernels
 from .epochs import LEAVES as EPOCHS_LEAVES
 from .epochs import Epochs, new_epoch
 from .settings import Restarting, number, whole
@@ -64,7 +64,6 @@ def leader_rule(observe: Callable[..., None], solve: Callable[..., None], begin:
     """Return a decorator that registers the three functions of a rule for its class."""
 
     def register(rule_class: C) -> C:
-        name_apart(rule_class)
         _OBSERVE[rule_class], _SOLVE[rule_class], _BEGIN[rule_class] = kernel(observe), kernel(solve), kernel(begin)
         return rule_class
 
@@ -93,7 +92,7 @@ def weigh(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Fl
     add_weighted(state, 1.0, ranking, propensity, clicks, absent)
 
 
-@inline_kernel
+@inner_kernel
 def add_weighted(state: State, rate: float, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     """Add ``rate`` times the loss of every position as in ``weigh``, for rules that are not about predicted losses."""
     for j in range(ranking.size):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from ...kernels import Floats, Ints, inline_kernel, inner_kernel
+from ...kernels import Floats, Ints, inner_kernel
 from .counts import Counts
 
 LEAST_ERROR = 0.1  # what a round adds to R at least, times the share of the leader
 CAP = 4.0  # a prediction is at most p sqrt(R) / (4 sqrt(x))
 
 
-@inline_kernel
+@inner_kernel
 def predicted_loss(counts: Counts, i: int, j: int) -> float:
     """Return b, the predicted loss of item i at position j."""
     return 1.0 - (counts.clicked[i, j] + 0.5) / (counts.shown[i, j] + 1.0)

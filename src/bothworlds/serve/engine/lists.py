@@ -17,6 +17,7 @@ of items. Few items are drawn without bins of this kind: each has one of its own
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from ...geometry.baseline_mixture import with_baseline
 from ...geometry.leader import ConvergenceError
 from ...geometry.sampling import Urn, draw, make_urn, prepare
 from ...geometry.uniform_mixture import mixed
-from ...kernels import Floats, Ints, kernel, locked_kernel
+from ...kernels import Floats, Ints, kernel
 from ...policies import Policy
 from ...policies.logged_pages import policy_name
 from ...policies.marginals import entropy_of, frequencies, known_marginals
@@ -263,7 +264,7 @@ def accumulate(x: Floats, rows: Urn, start: Ints, members: Ints, cumulative: Flo
     start[rows.bins[0]] = place
 
 
-@locked_kernel
+@partial(kernel, nogil=False)
 def draw_rows(sampler: ListSampler, rng: Any, rows: Ints) -> None:
     """Draw the row at every slot of many lists (lists, m); ``rng`` is the stream of the sampler."""
     start = sampler.start
