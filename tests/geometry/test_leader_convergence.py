@@ -7,9 +7,10 @@ import pytest
 
 import bothworlds
 from benchmarks.leader_convergence import check
-from bothworlds.geometry import ConvergenceError, leader
-from bothworlds.geometry.leader_state import make_leading, resume_leader
+from bothworlds.geometry import ConvergenceError, leader, leader_state
+from bothworlds.geometry.leader_state import lead, make_leading, ready
 from bothworlds.geometry.regularizers import Tsallis
+from bothworlds.kernels import kernel
 from tests.cases import case
 from tests.geometry.certificates import check_feasible, check_leader
 from tests.geometry.problems import Problem, compiled_only, wide_problem
@@ -93,17 +94,26 @@ def test_losses_with_an_infinite_spread_end_in_an_error(regularizer):
         leader(np.array([[1.7e308, -1.7e308], [-1.7e308, 1.7e308], [0.0, 0.0]]), 1e308, regularizer=regularizer)
 
 
-def test_a_resumed_policy_without_a_leader_says_so():
+@kernel
+def lead_from_scratch(loss, rate, leading):
+    leading.cold[0] = 1
+    lead(Tsallis(), loss, rate, leading)
+    ready(leading)
+
+
+def test_a_part_without_a_leader_says_so():
     leading = make_leading(4, 2, 1e-6)
     loss = np.arange(8.0).reshape(4, 2)
+    lead_from_scratch(loss, 1e308, leading)
     with pytest.raises(ConvergenceError, match="no leader for losses from 0 to 7"):
-        resume_leader(Tsallis(), loss, 1e308, leading)
+        leader_state.check_leader(loss, leading)
     check_feasible(leading.marginals)
 
 
-def test_a_resumed_policy_may_have_a_tolerance_below_rounding():
-    leading = make_leading(30, 30, 1e-300)
-    resume_leader(Tsallis(), 1e7 * np.random.default_rng(3).random((30, 30)), 10.0, leading)
+def test_a_part_may_have_a_tolerance_below_rounding():
+    leading, loss = make_leading(30, 30, 1e-300), 1e7 * np.random.default_rng(3).random((30, 30))
+    lead_from_scratch(loss, 10.0, leading)
+    leader_state.check_leader(loss, leading)
     check_feasible(leading.marginals)
 
 

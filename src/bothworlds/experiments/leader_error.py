@@ -15,8 +15,7 @@ from ..arena.figures import EndLabel, drawing, label_ends
 from ..arena.game import Game
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
-from ..geometry.leader_state import show_marginals
-from ..geometry.sampling import Urn, make_urn, prepare
+from ..geometry.sampling import Urn, draw, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..line_styles import PALETTE
 from ..policies import CompiledPolicy, Policy, policy
@@ -88,7 +87,9 @@ class FrankWolfeLeader(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    show_marginals(state.marginals, state.urn, rng, ranking, propensity)
+    draw(state.marginals, rng, state.urn, ranking)
+    for j in range(ranking.size):
+        propensity[j] = state.marginals[ranking[j], j]
 
 
 @learns(State)

@@ -7,8 +7,7 @@ matrix of probabilities that item i is shown at position j. These matrices are t
 """
 
 from .assignment import best_ranking
-from .leader import ConvergenceError, Leader, leader
-from .leader_batch import Leaders, leaders
+from .leader import ConvergenceError, Leader, Leaders, leader, leaders
 from .reference import birkhoff, frank_wolfe
 from .sampling import sample_ranking
 

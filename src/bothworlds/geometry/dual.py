@@ -26,18 +26,18 @@ class Workspace(NamedTuple):
     h: Floats  # (n, m) -dx/dz
     trial_z: Floats  # (n, m) at the end of a trial step
     trial_mu: Floats  # (n,)
-    column: Floats  # (m,) residuals c: column sums minus 1
     row: Floats  # (n,) residuals r: row sums minus 1
+    d_mu: Floats  # (n,) the step
+    copies: Floats  # (n,) number of items that a row stands for
+    free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
+    column: Floats  # (m,) residuals c: column sums minus 1
     weights: Floats  # (m, m) the reduced Newton system: a Laplacian,
     excess: Floats  # (m,) a diagonal,
     rhs: Floats  # (m,) and a right-hand side
     d_lam: Floats  # (m,) the step
-    d_mu: Floats  # (n,)
     line_z: Floats  # (max(n, m),) z of one row or column
     line_rate: Floats  # (max(n, m),) its rates
-    free: NDArray[np.bool_]  # (n,) rows that the step treats as equations
     line_copies: Floats  # (max(n, m),) how often its entries count
-    copies: Floats  # (n,) number of items that a row stands for
     least_mu: float  # lower limit of mu
 
 
@@ -56,26 +56,10 @@ def make_workspace(n: int, m: int, copies: Floats | None = None) -> Workspace:
     sum to 1 because all columns do, so the constraint of a row is an equation and its multiplier may have either sign.
     """
     copies = np.ones(n) if copies is None else np.ascontiguousarray(copies, dtype=np.float64)
-    return Workspace(
-        z=np.zeros((n, m)),
-        x=np.zeros((n, m)),
-        h=np.zeros((n, m)),
-        trial_z=np.zeros((n, m)),
-        trial_mu=np.zeros(n),
-        column=np.zeros(m),
-        row=np.zeros(n),
-        weights=np.zeros((m, m)),
-        excess=np.zeros(m),
-        rhs=np.zeros(m),
-        d_lam=np.zeros(m),
-        d_mu=np.zeros(n),
-        line_z=np.zeros(max(n, m)),
-        line_rate=np.zeros(max(n, m)),
-        free=np.zeros(n, np.bool_),
-        line_copies=np.zeros(max(n, m)),
-        copies=copies,
-        least_mu=0.0 if copies.sum() > m else -math.inf,
-    )
+    least_mu = 0.0 if copies.sum() > m else -math.inf
+    (column, excess, rhs, d_lam), lines = np.zeros((4, m)), np.zeros((3, max(n, m)))
+    of_rows = [*np.zeros((4, n, m)), *np.zeros((3, n)), copies, np.zeros(n, np.bool_)]
+    return Workspace(*of_rows, *[column, np.zeros((m, m)), excess, rhs, d_lam], *lines, *[least_mu])
 
 
 def rate_at(rate: Any, i: int, j: int) -> float:
@@ -99,18 +83,18 @@ def first_rows(w: Workspace, k: int) -> Workspace:
         w.h[:k],
         w.trial_z[:k],
         w.trial_mu[:k],
-        w.column,
         w.row[:k],
+        w.d_mu[:k],
+        w.copies[:k],
+        w.free[:k],
+        w.column,
         w.weights,
         w.excess,
         w.rhs,
         w.d_lam,
-        w.d_mu[:k],
         w.line_z,
         w.line_rate,
-        w.free[:k],
         w.line_copies,
-        w.copies[:k],
         w.least_mu,
     )
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..core import cores
 from ..kernels import Floats, Ints
 from .certified_solve import Solutions, make_solutions, solve_certified
 from .dual import make_workspace
 from .item_rows import MANY_ITEMS
-from .polytope import as_matrix
+from .polytope import as_matrix, as_rate
 from .regularizers import named
+
+LEAST_CHUNK = 64  # problems that a thread takes at a time; fewer cost more to hand out than to solve
+CHUNKS = 8  # chunks per thread, since some problems take longer than others
 
 
 class ConvergenceError(RuntimeError):
@@ -33,6 +40,30 @@ class Leader:
     mu: Floats = field(repr=False)
     gap: float
     iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """The solutions of a batch of leader problems, with their certificates; index it for the Leader of one problem.
+
+    ``marginals`` (problems, n_items, n_positions), ``lam`` (problems, n_positions), ``mu`` (problems, n_items), ``gap``
+    (problems,) and ``iterations`` (problems,) are as in :class:`Leader`.
+    """
+
+    marginals: Floats = field(repr=False)
+    lam: Floats = field(repr=False)
+    mu: Floats = field(repr=False)
+    gap: Floats = field(repr=False)
+    iterations: Ints = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.gap)
+
+    def __getitem__(self, k: int) -> Leader:
+        return Leader(self.marginals[k], self.lam[k], self.mu[k], float(self.gap[k]), int(self.iterations[k]))
+
+    def __iter__(self) -> Iterator[Leader]:
+        return (self[k] for k in range(len(self)))
 
 
 def leader(
@@ -99,25 +130,90 @@ def leader(
     """
     losses = as_matrix(loss, "loss")
     n, m = losses.shape
-    rates = as_rate(rate, (n, m))
-    reg, tol = named(regularizer), as_tolerance(tol)
+    rates, reg, tol = as_rate(rate, "rate", (n, m)), named(regularizer), _as_tolerance(tol)
     start = None if warm is None else _start_from(warm, (n, m))
     first, row, copies = distinct_rows(losses, rates)
-    k = len(first)
-    found = make_solutions(1, k, m)
+    found, work = make_solutions(1, len(first), m), make_workspace(len(first), m, copies)
     if start is not None:
         found.lam[0], found.mu[0] = start[0], start[1][first]
-    stacked_rates = np.reshape(
-        rates[first] if isinstance(rates, np.ndarray) else rates, (1, k, m) if np.ndim(rates) else 1
-    )
-    work = make_workspace(k, m, copies)
-    solve_certified(reg, losses[first][None], stacked_rates, tol, warm is not None, 0, 1, np.arange(k), work, found)
+    stacked, order = (rates[first] if rates.ndim else rates)[None], np.arange(len(first))
+    solve_certified(reg, losses[first][None], stacked, tol, warm is not None, 0, 1, order, work, found)
     if not found.violation[0] <= tol:
-        raise ConvergenceError(no_leader(found, 0, losses, rates, tol))
+        raise ConvergenceError(_no_leader(found, 0, losses, rates, tol))
     return Leader(found.marginals[0][row], found.lam[0], found.mu[0][row], float(found.gap[0]), int(found.steps[0]))
 
 
-def distinct_rows(loss: Floats, rate: float | Floats) -> tuple[Ints, Ints, Floats]:
+def leaders(
+    losses: ArrayLike,
+    rates: ArrayLike,
+    *,
+    regularizer: str = "tsallis",
+    tol: float = 1e-9,
+    jobs: int | None = None,
+) -> Leaders:
+    """Compute the leaders of many problems of one shape, in parallel over cores.
+
+    Each result is that of :func:`leader` for the problem alone, whatever the number of threads.
+
+    Parameters
+    ----------
+    losses
+        (problems, n_items, n_positions) cumulative losses, with n_positions <= n_items.
+    rates
+        The learning rate: one number, one for every problem, (problems,), or one for every pair of every problem,
+        (problems, n_items, n_positions).
+    regularizer, tol
+        As for :func:`leader`.
+    jobs
+        The number of threads; one for each core if not given.
+
+    Returns
+    -------
+    Leaders
+        Marginals, multipliers and certificates of all problems.
+
+    Raises
+    ------
+    ValueError
+        For invalid input; the message names the argument and the value.
+    ConvergenceError
+        If the tolerance cannot be reached for a problem; the message names the first such problem.
+
+    Examples
+    --------
+    The path of the leader as the rate grows, from uniform marginals to the best list:
+
+    >>> import numpy as np
+    >>> from bothworlds.geometry import leader
+    >>> loss = np.array([[0.0, 3.0], [2.0, 1.0], [5.0, 5.0]])
+    >>> path = leaders([loss] * 4, [1e-3, 0.1, 1.0, 100.0])
+    >>> path.marginals[:, 0, 0].round(3)
+    array([0.335, 0.515, 0.952, 1.   ])
+    >>> bool(path.gap.max() < 1e-9), path[2].iterations == leader(loss, 1.0).iterations
+    (True, True)
+    """
+    stacked = as_matrix(losses, "losses", stacked=True)
+    b, n, m = stacked.shape
+    given, reg, tol = as_rate(rates, "rates", (b,), (b, n, m)), named(regularizer), _as_tolerance(tol)
+    each_rate = given if given.ndim else np.full(b, given)
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, (int, np.integer)) or jobs < 1):
+        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
+    found = make_solutions(b, n, m)
+    workers = int(jobs or cores())
+    chunk = max(LEAST_CHUNK, math.ceil(b / (CHUNKS * workers)))
+
+    def solve_from(start: int) -> None:
+        stop, work = min(start + chunk, b), make_workspace(n, m)
+        solve_certified(reg, stacked, each_rate, tol, False, start, stop, np.arange(n), work, found)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(solve_from, range(0, b, chunk)))
+    for k in np.flatnonzero(~(found.violation <= tol))[:1].tolist():
+        raise ConvergenceError(f"problem {k}: {_no_leader(found, k, stacked[k], each_rate[k], tol)}")
+    return Leaders(found.marginals, found.lam, found.mu, found.gap, found.steps)
+
+
+def distinct_rows(loss: Floats, rate: Floats) -> tuple[Ints, Ints, Floats]:
     """Return the first item of each distinct row of losses and rates, the row of each item, the items of each row.
 
     Rows are compared if there are many items; if most of them differ, every item gets a row of its own.
@@ -126,7 +222,7 @@ def distinct_rows(loss: Floats, rate: float | Floats) -> tuple[Ints, Ints, Float
     alone = (np.arange(n), np.arange(n), np.ones(n))
     if n < MANY_ITEMS:
         return alone
-    both = np.hstack([loss, rate]) if isinstance(rate, np.ndarray) else loss
+    both = np.hstack([loss, rate]) if rate.ndim else loss
     keys = both @ np.random.default_rng(0).random(both.shape[1])  # equal rows have equal keys, up to rounding
     _, first, row, copies = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     if 2 * len(first) > n or not (both == both[first[row]]).all():
@@ -134,7 +230,7 @@ def distinct_rows(loss: Floats, rate: float | Floats) -> tuple[Ints, Ints, Float
     return first, row, copies.astype(np.float64)
 
 
-def no_leader(found: Solutions, k: int, loss: Floats, rate: float | Floats, tol: float) -> str:
+def _no_leader(found: Solutions, k: int, loss: Floats, rate: Floats, tol: float) -> str:
     """Return the message of a ConvergenceError for the k-th problem of a stack."""
     return (
         f"no leader to tol = {tol:g} after {found.steps[k]} Newton steps and {found.sweeps[k]} sweeps: the optimality "
@@ -143,25 +239,11 @@ def no_leader(found: Solutions, k: int, loss: Floats, rate: float | Floats, tol:
     )
 
 
-def as_tolerance(tol: float) -> float:
+def _as_tolerance(tol: float) -> float:
     """Return the tolerance, at least 1e-13, since less is lost in rounding; raises ValueError if not positive."""
     if not tol > 0.0:
         raise ValueError(f"tol must be positive; got {tol!r}")
     return max(tol, 1e-13)
-
-
-def as_rate(rate: ArrayLike, shape: tuple[int, int]) -> float | Floats:
-    """Return a positive rate, or one for every pair; raises ValueError that names it."""
-    try:
-        value = np.asarray(rate, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"rate must be a number or a matrix of numbers; got {rate!r}") from error
-    if value.ndim and value.shape != shape:
-        raise ValueError(f"rate must be a number or have the shape of loss, {shape}; got shape {value.shape}")
-    bad = value[~((value > 0.0) & np.isfinite(value))]
-    if bad.size:
-        raise ValueError(f"rate must be positive and finite; got {bad.flat[0]}")
-    return np.ascontiguousarray(value) if value.ndim else float(value)
 
 
 def _start_from(warm: Leader, shape: tuple[int, int]) -> tuple[Floats, Floats]:

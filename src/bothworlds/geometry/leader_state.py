@@ -154,20 +154,6 @@ def lead(reg: Any, loss: Floats, rate: Any, leading: Leading) -> None:
     leading.cold[0] = 0
 
 
-@kernel
-def lead_afresh(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
-    """Compute the leader for arbitrary losses without a starting point, and prepare it for sampling."""
-    leading.cold[0] = 1
-    lead(reg, loss, rate, leading)
-    ready(leading)
-
-
-def resume_leader(reg: Any, loss: Floats, rate: float, leading: Leading) -> None:
-    """Compute the leader for the losses of a resumed policy; raises ConvergenceError if it is not found."""
-    lead_afresh(reg, loss, rate, leading)
-    check_leader(loss, leading)
-
-
 def check_leader(loss: Floats, leading: Leading) -> None:
     """Raise ConvergenceError if the last solve, for these losses, did not find the leader."""
     violation = leading.effort.violation[0]
@@ -215,11 +201,3 @@ def show(leading: Leading, rng: np.random.Generator, ranking: Ints, propensity: 
         place = ranking[j]
         propensity[j] = leading.marginals[min(place, k - 1), j]
         ranking[j] = leading.rows.item[place]
-
-
-@inner_kernel
-def show_marginals(marginals: Floats, urn: Urn, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Draw a ranking with marginals (n, m) for which the urn was prepared, and fill in its propensities."""
-    draw(marginals, rng, urn, ranking)
-    for j in range(ranking.size):
-        propensity[j] = marginals[ranking[j], j]

@@ -1,4 +1,4 @@
-"""Validation of arguments: finite matrices (items, positions), and points of the polytope."""
+"""Validation of arguments: finite matrices (items, positions), rates, and points of the polytope."""
 
 from __future__ import annotations
 
@@ -6,26 +6,45 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def as_matrix(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a finite contiguous array (n_items, n_positions); raises ValueError that names ``name``.
+def as_matrix(value: ArrayLike, name: str, *, stacked: bool = False) -> NDArray[np.float64]:
+    """Return a finite contiguous array (n_items, n_positions), or a stack of these; raises ValueError that names it.
 
     Requires 1 <= n_positions <= n_items.
     """
+    kind, axes = ("a stack of matrices", "three dimensions, problems") if stacked else ("a matrix", "two dimensions,")
     try:
         given = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a matrix of numbers; got {value!r}") from error
-    if given.ndim != 2:
-        raise ValueError(f"{name} must have two dimensions, items by positions; got shape {given.shape}")
-    matrix = np.ascontiguousarray(given)
-    n, m = matrix.shape
+        raise ValueError(f"{name} must be {kind} of numbers; got {value!r}") from error
+    if given.ndim != 2 + stacked:
+        raise ValueError(f"{name} must have {axes}, items by positions; got shape {given.shape}")
+    n, m = given.shape[-2:]
     if not 1 <= m <= n:
-        raise ValueError(f"{name} must have at least one position and as many items; got shape {matrix.shape}")
-    finite = np.isfinite(matrix)
+        raise ValueError(f"{name} must have at least one position and as many items; got shape {given.shape}")
+    finite = np.isfinite(given)
     if not finite.all():
-        i, j = np.argwhere(~finite)[0]
-        raise ValueError(f"{name} must be finite; got {matrix[i, j]} at item {i}, position {j}")
-    return matrix
+        *problem, i, j = at = tuple(np.argwhere(~finite)[0].tolist())
+        where = f" in problem {problem[0]}" if stacked else ""
+        raise ValueError(f"{name} must be finite; got {given[at]}{where} at item {i}, position {j}")
+    return np.ascontiguousarray(given)
+
+
+def as_rate(value: ArrayLike, name: str, *shapes: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return positive rates of one of these shapes, or a single one as an array without dimensions.
+
+    Raises ValueError that names ``name``.
+    """
+    try:
+        given = np.asarray(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number or an array of numbers; got {value!r}") from error
+    if given.shape not in ((), *shapes):
+        expected = " or ".join(map(str, shapes))
+        raise ValueError(f"{name} must be a number or have shape {expected}; got shape {given.shape}")
+    bad = given[~((given > 0.0) & np.isfinite(given))]
+    if bad.size:
+        raise ValueError(f"{name} must be positive and finite; got {bad.flat[0]}")
+    return given
 
 
 def as_marginals(value: ArrayLike, name: str = "marginals", tol: float = 1e-9) -> NDArray[np.float64]:

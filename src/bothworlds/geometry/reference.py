@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .assignment import best_ranking
-from .leader import as_rate
-from .polytope import as_marginals, as_matrix
+from .polytope import as_marginals, as_matrix, as_rate
 
 
 def frank_wolfe(
@@ -53,7 +52,7 @@ def frank_wolfe(
     """
     losses = as_matrix(loss, "loss")
     n, m = losses.shape
-    rates = as_rate(rate, (n, m))
+    rates = as_rate(rate, "rate", (n, m))
     if iterations < 0:
         raise ValueError(f"iterations must not be negative; got {iterations}")
     x = np.full((n, m), 1.0 / n) if start is None else as_marginals(start, "start")

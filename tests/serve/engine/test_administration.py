@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bothworlds.core import Decision, Shape
-from bothworlds.geometry.baseline_mixture import FIRST_SHARE
+from bothworlds.geometry.mixtures import FIRST_SHARE
 from bothworlds.policies import Policy, _registered
 from bothworlds.serve.engine.states import relearned, same_bits
 from bothworlds.serve.engine.views import read_state

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.geometry.assignment import best_ranking
-from bothworlds.geometry.uniform_mixture import mixed
+from bothworlds.geometry.mixtures import mixed
 from bothworlds.policies import policy
 from bothworlds.policies.marginals import known_marginals
 from bothworlds.serve.dashboard import text

@@ -25,10 +25,9 @@ import msgspec
 import numpy as np
 
 from ...core import NONE_ABSENT, Shape, copy_state, note
-from ...geometry.baseline_mixture import with_baseline
 from ...geometry.leader import ConvergenceError
+from ...geometry.mixtures import mixed, with_baseline
 from ...geometry.sampling import Urn, draw, make_urn, prepare
-from ...geometry.uniform_mixture import mixed
 from ...kernels import Floats, Ints, kernel
 from ...policies import Policy
 from ...policies.logged_pages import policy_name

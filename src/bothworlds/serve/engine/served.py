@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from ...core import Shape
-from ...geometry.baseline_mixture import baseline_share
+from ...geometry.mixtures import baseline_share
 from ...policies import Policy
 from ...policies.constraints import ConstraintError, checked_constraints
 from ...policies.logged_pages import LoggedPage, LogState

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bothworlds.geometry.mixtures import mixed, share_needed
 from bothworlds.geometry.polytope import as_marginals
-from bothworlds.geometry.uniform_mixture import mixed, share_needed
 
 
 @pytest.mark.slow
