@@ -198,7 +198,7 @@ WRONG_FILES = {
     "a header that is no object": archive(header=header(b"[1]")),
     "another format": archive(header=header(b'{"format": "bothworlds ranker 999"}')),
     "an older format": archive(header=header(b'{"format": "bothworlds ranker 2"}')),
-    "a header and nothing else": archive(header=header(b'{"format": "bothworlds ranker 4"}')),
+    "a header and nothing else": archive(header=header(b'{"format": "bothworlds ranker 1"}')),
     "a folder": Path.mkdir,
 }
 

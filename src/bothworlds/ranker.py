@@ -25,10 +25,17 @@ from .policies.pages import Page, Part, check_parts, grown, has_parts, learn_pag
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
-FORMAT = "bothworlds ranker 4"
+FORMAT = "bothworlds ranker 1"
 DECISIONS = 1000  # to estimate the marginals of a policy that does not know them
 PAGES_AT_ONCE = 10_000  # that are read from an export and learned
 MAX_ROWS = 20  # in the repr of Learned
+DECISION_PARTS = {
+    "ranking": np.int64,
+    "propensity": np.float64,
+    "note": np.float64,
+    "absent": np.int64,
+    "learned": np.bool_,
+}
 MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept,
 MAX_PART_CELLS = 1_000_000  # with at most so many pairs of item and slot in all of them
 REUSED = 0.01  # a part is used until there are so many more pages than it has learned from, as a share,
@@ -462,7 +469,7 @@ class Ranker:
                 "dropped": self._dropped,
                 "max_pending": self._max_pending,
             }
-            arrays |= _pending_arrays(self._pending, self.slots)
+            arrays |= _pending_arrays(self._pending)
             try:
                 arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
             except TypeError as error:
@@ -511,7 +518,9 @@ class Ranker:
             ranker._items_changed()
             learner = {"segment": segment or "", "learner": served["learner"]}
             log = LogState(ranker.policy, *ranker._shape)
-            log.number = max((one["number"] for one in surface["reset"] if learner.items() <= one.items()), default=0)
+            log.number = max(
+                (reset["number"] for reset in surface["reset"] if learner.items() <= reset.items()), default=0
+            )
             pages = (_logged_page(rows, ranker._index) for rows in events if learner.items() <= rows[0].items())
             while batch := list(islice(pages, PAGES_AT_ONCE)):
                 log.learn(batch)
@@ -559,7 +568,7 @@ def _served_arm(surface: Mapping[str, Any], arm: str | None) -> Mapping[str, Any
     """Return the policy, its settings and the learner of an arm of an exported surface, or of the surface itself."""
     if arm is None:
         return surface
-    arms = {one["name"]: one for one in surface["arms"]}
+    arms = {known["name"]: known for known in surface["arms"]}
     if arm not in arms:
         raise ValueError(f"there is no arm {arm!r}; the surface has {', '.join(arms) or 'none'}")
     return arms[arm]
@@ -586,36 +595,22 @@ def _logged_page(rows: Sequence[Mapping[str, Any]], index: Mapping[Any, int]) ->
     )
 
 
-def _pending_arrays(pending: Mapping[int, _Waiting], slots: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the lists that wait for feedback as arrays; notes and absent items are of different lengths."""
-    decisions = [page.decision for page in pending.values()]
-    every_slot = np.ones(slots, np.bool_)
-    arrays: dict[str, np.ndarray[Any, Any]] = {
-        "pending/id": np.array(list(pending), np.int64),
-        "pending/n_items": np.array([page.n_items for page in pending.values()], np.int64),
-        "pending/ranking": np.array([d.ranking for d in decisions], np.int64).reshape(-1, slots),
-        "pending/propensity": np.array([d.propensity for d in decisions], np.float64).reshape(-1, slots),
-        "pending/learned": np.array(
-            [every_slot if d.learned is None else d.learned for d in decisions], np.bool_
-        ).reshape(-1, slots),
-    }
-    for name, kind in (("note", np.float64), ("absent", np.int64)):
-        parts = [getattr(d, name) for d in decisions]
-        arrays[f"pending/{name}"] = np.concatenate([np.zeros(0, kind), *parts])
-        arrays[f"pending/{name}_size"] = np.array([len(part) for part in parts], np.int64)
-    return arrays
+def _pending_arrays(pending: Mapping[int, _Waiting]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the lists that wait for feedback as arrays: each part of all decisions, and where it ends in each."""
+    arrays = {"id": np.array(list(pending), np.int64), "n_items": np.array([page.n_items for page in pending.values()])}
+    for name, kind in DECISION_PARTS.items():
+        parts = [getattr(page.decision, name) for page in pending.values()]
+        arrays[name] = np.concatenate([np.zeros(0, kind), *(part for part in parts if part is not None)])
+        arrays[f"{name}_end"] = np.cumsum([0 if part is None else len(part) for part in parts], dtype=np.int64)
+    return {f"pending/{name}": values for name, values in arrays.items()}
 
 
 def _pending_pages(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[int, _Waiting]:
     """Return the lists that wait for feedback: the inverse of ``_pending_arrays``."""
-    notes, absent = (
-        np.split(arrays[f"pending/{name}"], np.cumsum(arrays[f"pending/{name}_size"])[:-1])
-        for name in ("note", "absent")
-    )
-    columns = (arrays[f"pending/{name}"] for name in ("id", "n_items", "ranking", "propensity", "learned"))
+    parts = (np.split(arrays[f"pending/{name}"], arrays[f"pending/{name}_end"]) for name in DECISION_PARTS)
     return {
-        int(id): _Waiting(Decision(ranking, p, note, missing, None if learned.all() else learned), int(n))
-        for id, n, ranking, p, learned, note, missing in zip(*columns, notes, absent)
+        int(id): _Waiting(Decision(ranking, p, note, absent, learned if learned.size else None), int(n))
+        for id, n, ranking, p, note, absent, learned in zip(arrays["pending/id"], arrays["pending/n_items"], *parts)
     }
 
 
@@ -640,6 +635,6 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
         format = header.get("format") if isinstance(header, dict) else header
         raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {format!r}")
     parts = ["policy", "settings", "items", "states", "slots", "rng", "learned", "last_id", "dropped", "max_pending"]
-    if not set(parts) <= header.keys() or not _pending_arrays({}, 1).keys() <= arrays.keys():
+    if not set(parts) <= header.keys() or not _pending_arrays({}).keys() <= arrays.keys():
         raise ValueError(f"{path} is not a saved ranker: parts are missing")
     return arrays, header
