@@ -1,6 +1,8 @@
 """Sphinx settings."""
 
+import dataclasses
 import html
+import inspect
 import os
 import re
 from importlib.metadata import version as installed_version
@@ -79,6 +81,44 @@ def _start_paragraphs_at_headings(app, what, name, obj, options, lines):
     lines[:] = result
 
 
+def _append_shared_settings(app, what, name, obj, options, lines):
+    """Append the settings of a policy that a base class documents, before numpy style is converted."""
+    if what != "class" or not issubclass(obj, _policies.Policy) or not dataclasses.is_dataclass(obj):
+        return
+    known = _settings_of(lines)
+    shared = {}
+    for base in reversed(obj.__mro__[1:]):
+        shared |= _settings_of(inspect.cleandoc(vars(base).get("__doc__") or "").splitlines())
+    fields = [field.name for field in dataclasses.fields(obj)]
+    missing = [line for field in fields if field in shared and field not in known for line in shared[field]]
+    if not missing:
+        return
+    heading = [] if known else ["Parameters", "-" * len("Parameters")]
+    sections = [
+        at - 1 for at, line in enumerate(lines) if line and set(line) == {"-"} and lines[at - 1] != "Parameters"
+    ]
+    at = min(sections, default=len(lines))
+    while at > 0 and not lines[at - 1]:
+        at -= 1
+    lines[at:at] = [*([""] if heading else []), *heading, *missing]
+
+
+def _settings_of(lines):
+    """Return the lines of every setting in the section on parameters of a docstring."""
+    found, names = {}, []
+    if "Parameters" not in lines:
+        return found
+    for line in lines[lines.index("Parameters") + 2 :]:
+        if line and set(line) == {"-"}:
+            break
+        if line and not line.startswith(" "):
+            names = line.split(", ")
+        elif line:
+            for setting in names:
+                found.setdefault(setting, [setting]).append(line)
+    return found
+
+
 # Formulas are converted to MathML by docutils while building, so that pages need no script and no network. An empty
 # group separates an accent from its index, which would otherwise be set below the accent.
 _ACCENT = re.compile(r"(\\(?:hat|tilde|bar)\s*(?:\\[A-Za-z]+|\{[^{}]*\}|\w))(?=\s*[_^])")
@@ -150,6 +190,7 @@ def _world_row(name):
 def setup(app):
     app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
     app.connect("autodoc-process-signature", _shorten_types)
+    app.connect("autodoc-process-docstring", _append_shared_settings, priority=400)
     app.connect("autodoc-process-docstring", _drop_field_numbers)
     app.connect("autodoc-process-docstring", _start_paragraphs_at_headings)
     app.connect("builder-inited", _write_policy_pages)

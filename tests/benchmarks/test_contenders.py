@@ -12,8 +12,8 @@ import pytest
 from benchmarks.contenders import CONTENDERS, play_rounds
 from benchmarks.contenders.pbm_ts import draw
 from bothworlds.policies import Policy, configured_for, policy
-from bothworlds.policies.parts.posterior import draw_many
 from bothworlds.worlds import stochastic
+from tests.reference.posterior import draw_many
 
 WORLD = stochastic([0.9, 0.6, 0.3, 0.1], [1.0, 0.6])
 REPLICATIONS = 8

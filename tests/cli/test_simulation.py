@@ -475,7 +475,7 @@ REFUSED = {
     ("arena", "-w", "periodic-both"): "; did you mean paper/periodic-both or yandex/periodic-both?",
     ("play", "-w", "paper/stochastc"): "; did you mean paper/stochastic",
     ("play", "-p", "fixed:ranking=0,1,2"): "write them like fixed:setting=0.5,other=3,list=[0,1,2]",
-    ("play", "-p", "fixed:ranking=3"): "ranking must be a list of item indices, like ranking=[2,0,1]; got 3",
+    ("play", "-p", "fixed:ranking=3"): "all different, like ranking=[2,0,1]; got 3",
     ("play", "-p", "uniform:rate=1"): "policy 'uniform' has no setting 'rate'; it has none",
     ("play", "-w", "yandex/stochastic:gap=0.1"): "no setting 'gap'; it has phase",
     ("play", "-p", "ftrl-pbm:rate=-1"): "rate must be a number from 1e-06 to 1000; got -1",

@@ -26,16 +26,13 @@ def upper_bounds(name):
     return policy(name, examination=[0.9, 0.6, 0.3]) if name == "pbm-ucb" else policy(name)
 
 
-def rounds_of_both(made, rounds, shape=(N, M)):
-    """Play with sums that are kept; the plain state learns the same. Yields both states before every decision."""
-    state, plain = (made.start(Shape(*shape), kept=kept) for kept in (True, False))
-    rng = np.random.default_rng(0)
+def rounds_of(made, rounds, shape=(N, M), **given):
+    """Play; yields the round and the state before every decision."""
+    state, rng = made.start(Shape(*shape), **given), np.random.default_rng(0)
     for t in range(rounds):
-        yield t, state, plain
+        yield t, state
         decision = made.decide(state, rng)
-        clicks = (rng.random(M) < P[decision.ranking, np.arange(M)]).astype(float)
-        made.learn(state, decision, clicks)
-        made.learn(plain, decision, clicks)
+        made.learn(state, decision, (rng.random(M) < P[decision.ranking, np.arange(M)]).astype(float))
 
 
 @kernel
@@ -43,50 +40,45 @@ def lacking(counts, rng, ranking):
     return lacking_list(counts, 0.0, rng, ranking)
 
 
-def test_decisions_with_known_examination_are_the_same_to_the_last_digit():
-    made = upper_bounds("pbm-ucb")
-    for t, state, plain in rounds_of_both(made, 400):
-        one, other = (made.decide(each, np.random.default_rng(t)) for each in (state, plain))
-        assert (one.ranking == other.ranking).all()
-        assert (state.work.score == plain.work.score).all()
+def sums_are_right(state):
+    examination = state.examined.positions.examination
+    sums = state.counts.clicked.sum(axis=1), state.counts.shown.sum(axis=1), state.counts.shown @ examination
+    return all(np.allclose(kept, expected, rtol=1e-12) for kept, expected in zip(state.totals, sums))
 
 
-def test_decisions_for_a_fitted_examination_are_the_same_to_the_last_digit():
-    made, compared = upper_bounds("pbm-ucb-mle"), 0
-    for t, state, _ in rounds_of_both(made, 400):
-        if t > N:
-            plain = state._replace(totals=state.totals._replace(kept=False))
-            one, other = (made.decide(each, np.random.default_rng(t)) for each in (state, plain))
-            assert (one.ranking == other.ranking).all()
-            compared += 1
-    assert compared > 300
-
-
-def test_a_sum_that_is_not_brought_up_to_date_is_caught():
-    made = upper_bounds("pbm-ucb")
-    *_, (_, state, plain) = rounds_of_both(made, 100)
-    state.totals.clicks[0] -= 1.0  # the top item has clicks
-    for each in (state, plain):
-        made.decide(each, np.random.default_rng(0))
-    assert (state.work.score != plain.work.score).any()
+@pytest.mark.parametrize(
+    "made",
+    [
+        upper_bounds("pbm-ucb"),
+        upper_bounds("pbm-ucb-mle"),
+        *(policy("pbm-ucb-mle", **forget) for forget in ({"window": 30}, {"discount": 0.9}, {"detect": True})),
+    ],
+    ids=lambda made: made.label,
+)
+def test_sums_that_are_kept_from_round_to_round_are_those_of_the_counts(made):
+    for _, state in rounds_of(made, 200):
+        assert sums_are_right(state)
+    state.totals.clicks[0] -= 1.0
+    assert not sums_are_right(state)
 
 
 def test_the_first_fit_follows_the_cyclic_lists_and_fits_are_those_of_the_counts():
-    fits, last = 0, np.ones(M)
-    for t, state, plain in rounds_of_both(upper_bounds("pbm-ucb-mle"), 300):
-        examination = state.fitted.positions.examination
+    made, fits, last = upper_bounds("pbm-ucb-mle"), 0, np.ones(M)
+    twin = made.start(Shape(N, M)).examined
+    for t, state in rounds_of(made, 300, sharing=True):
+        examination = state.examined.positions.examination
         if t < N:
             assert (examination == 1.0).all()
         elif (examination != last).any():
-            fit_examination(state.counts, plain.fitted)
-            np.testing.assert_allclose(examination, plain.fitted.positions.examination, rtol=1e-5)
+            fit_examination(state.counts, twin)
+            np.testing.assert_allclose(examination, twin.positions.examination, rtol=1e-5)
             last, fits = examination.copy(), fits + 1
     assert 30 < fits < 150
 
 
 def test_lists_that_are_due_are_those_with_a_pair_that_was_never_shown():
     made, rng, ranking = upper_bounds("pbm-ucb-mle"), np.random.default_rng(1), np.empty(M, np.int64)
-    for t, state, _ in rounds_of_both(made, N + 5):
+    for t, state in rounds_of(made, N + 5, sharing=True):
         due = lacking(state.counts, rng, ranking)
         assert due == max(0, N - t)
         decision = made.decide(state, rng)
@@ -98,7 +90,7 @@ def test_lists_that_are_due_are_those_with_a_pair_that_was_never_shown():
 
 def test_lists_that_others_have_shown_are_not_due():
     made = upper_bounds("pbm-ucb-mle")
-    state, rng = made.start(Shape(N, M), kept=True), np.random.default_rng(2)
+    state, rng = made.start(Shape(N, M), sharing=True), np.random.default_rng(2)
     for k in range(61):  # lists that are not cyclic, so that pairs of a list are shown in different rounds
         made.learn(state, Decision(rng.permutation(N)[:M], np.full(M, np.nan)), (rng.random(M) < 0.3).astype(float))
         if k % 20 == 0:
@@ -108,7 +100,7 @@ def test_lists_that_others_have_shown_are_not_due():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_counts_give_the_same_decisions(name):
+def test_counts_give_the_sums_and_the_complete_lists(name):
     made, rng = upper_bounds(name), np.random.default_rng(3)
     shown = rng.integers(1, 9, (MANY_ITEMS, M)).astype(float)
     clicked = rng.binomial(shown.astype(int), 0.3).astype(float)
@@ -116,19 +108,16 @@ def test_counts_give_the_same_decisions(name):
     state.counts.shown[:], state.counts.clicked[:] = shown, clicked
     state.counts.rounds[0] = state.counts.learned[0] = 2_000
     resumed = resized(made, state, np.arange(MANY_ITEMS), np.arange(M)).state
-    assert resumed.totals.kept
-    plain = resumed._replace(totals=resumed.totals._replace(kept=False))
-    one, other = (made.decide(each, np.random.default_rng(4)) for each in (resumed, plain))
-    assert (one.ranking == other.ranking).all()
-    assert (one.propensity != one.propensity).all()  # no list is due
+    assert sums_are_right(resumed)
+    decision = made.decide(resumed, np.random.default_rng(4))
+    assert np.isnan(decision.propensity).all()  # no list is due
 
 
 @pytest.mark.parametrize("settings", [{"window": 50}, {"discount": 0.99}, {"detect": True}])
-def test_nothing_is_kept_where_counts_fall(settings):
-    state = policy("pbm-ucb-mle", **settings).init(MANY_ITEMS, 2)
-    assert not state.totals.kept
-    assert policy("pbm-ucb-mle").init(MANY_ITEMS, 2).totals.kept
-    assert not policy("pbm-ucb-mle").init(MANY_ITEMS - 1, 2).totals.kept
+def test_complete_lists_are_not_remembered_where_counts_fall(settings):
+    assert not policy("pbm-ucb-mle", **settings).init(MANY_ITEMS, 2).complete.item.size
+    assert policy("pbm-ucb-mle").init(MANY_ITEMS, 2).complete.item.size
+    assert not policy("pbm-ucb-mle").init(MANY_ITEMS - 1, 2).complete.item.size
 
 
 # Gibbs-TS: its chain leaves out items that were never shown.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,6 +182,12 @@ def test_a_window_forgets_pages_of_items_that_were_removed_and_slots_that_were_a
     assert counts.shown.sum() == 60.0  # nothing is left of the pages before
     assert counts.clicked.sum() == 0.0
     assert (counts.shown >= 0.0).all()
+
+
+def test_the_documentation_says_which_policies_have_no_parts():
+    text = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", text.partition("## Policies without parts")[2].partition("## ")[0], re.M)
+    assert set(re.findall(r"`([a-z0-9-]+)`", " ".join(rows))) == set(bothworlds.policies.names()) - set(DIVISIBLE)
 
 
 @pytest.mark.parametrize("policy", ["unirank", "batchrank", "grab", EpsilonGreedy(), Stranger()], ids=called)

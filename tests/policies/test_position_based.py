@@ -12,10 +12,10 @@ from scipy.optimize import brentq, minimize_scalar
 import bothworlds
 from bothworlds.core import Decision
 from bothworlds.policies import configured_for, policy
-from bothworlds.policies.parts.posterior import draw_many
 from bothworlds.statistics import kl, kl_upper
 from bothworlds.statistics.rank_one.fit import fit_newton
 from bothworlds.worlds import stochastic
+from tests.reference.posterior import draw_many
 
 TOLD = ["pbm-ucb", "pbm-pie", "pbm-ts"]
 FITTED = ["pbm-ucb-mle", "pbm-pie-mle"]
@@ -60,11 +60,11 @@ def tables(world):
 
 def upper_bounds(shown, clicked, beta, t, epsilon=0.0):
     """The card's index, factor by factor."""
-    impressions, looks = shown.sum(axis=1), shown @ np.asarray(beta)
+    impressions, exposure = shown.sum(axis=1), shown @ np.asarray(beta)
     bounds = np.full(len(shown), inf)
     k = impressions > 0
-    width = np.sqrt(impressions[k] / looks[k]) * np.sqrt((1.0 + epsilon) * log(t) / (2.0 * looks[k]))
-    bounds[k] = clicked.sum(axis=1)[k] / looks[k] + width
+    width = np.sqrt(impressions[k] / exposure[k]) * np.sqrt((1.0 + epsilon) * log(t) / (2.0 * exposure[k]))
+    bounds[k] = clicked.sum(axis=1)[k] / exposure[k] + width
     return bounds
 
 
@@ -161,6 +161,7 @@ def test_explored_items_are_those_whose_upper_bound_by_root_finding_is_large_eno
     state = learner.init(n, m)
     state.counts.shown[:] = rng.integers(1, 200, (n, m))
     state.counts.clicked[:] = rng.binomial(state.counts.shown.astype(int), np.outer(rng.uniform(0.3, 0.6, n), beta))
+    state = learner.refreshed(state)
     leaders, rivals, theta = rivals_by_root_finding(*state.counts[:2], beta, log(horizon))
     assert len(set(theta.tolist())) == n
     order = np.argsort(-beta)
@@ -249,9 +250,9 @@ def test_examination_is_fitted_again_when_rounds_have_grown_by_the_share(name, s
         if done >= max(at * (1 + share), at + 1) or done == 1:
             if done > 5:  # all pairs have been seen
                 fit = fit_newton(state.counts.shown, state.counts.clicked, prior=0.1)
-                np.testing.assert_allclose(state.fitted.positions.examination, fit.examination, rtol=1e-4)
-            last, at = state.fitted.positions.examination.copy(), done
-        assert (state.fitted.positions.examination == last).all()
+                np.testing.assert_allclose(state.examined.positions.examination, fit.examination, rtol=1e-4)
+            last, at = state.examined.positions.examination.copy(), done
+        assert (state.examined.positions.examination == last).all()
 
 
 @pytest.mark.slow
@@ -260,8 +261,8 @@ def test_they_place_by_the_fitted_order(name):
     world = WORLDS["reversed"]
     learner = configured_for(policy(name), 4000, world)
     state = trained(learner, world, 4000)
-    assert (np.diff(state.fitted.positions.examination) > 0).all()
-    assert state.fitted.positions.order.tolist() == [2, 1, 0]
+    assert (np.diff(state.examined.positions.examination) > 0).all()
+    assert state.examined.positions.order.tolist() == [2, 1, 0]
     decision = learner.decide(state, np.random.default_rng(0))
     assert decision.ranking[2] == 0
 
@@ -270,7 +271,7 @@ def test_a_fitted_twin_follows_the_rule_with_what_it_has_fitted():
     world = WORLDS["paper"]
     for t, state, decision, _ in rounds_of(policy("pbm-ucb-mle"), world, 400):
         if t > 10:
-            beta = state.fitted.positions.examination
+            beta = state.examined.positions.examination
             bounds = upper_bounds(state.counts.shown, state.counts.clicked, beta, t)
             best = np.sort(bounds)[::-1][:5]
             np.testing.assert_allclose(bounds[in_order(decision.ranking, beta)], best, rtol=1e-12)

@@ -169,7 +169,7 @@ def test_without_a_horizon_it_doubles_one(rng):
         decision = learner.decide(state, rng)
         learner.learn(state, decision, decision.ranking == 0)
         assert (state.blocks.n_blocks[0] == 1) or t not in (1024, 1024 + 2048)
-    assert state.epochs.clock.tolist() == [3999 - 3072, 4096, 4096]
+    assert [state.epochs.rounds[0], state.epochs.horizon[0]] == [3999 - 3072, 4096]
 
 
 def test_it_has_the_state_for_a_thousand_items(rng):

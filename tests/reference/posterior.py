@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bothworlds.kernels import kernel
+from bothworlds.policies.parts.posterior import HAT, draw, put_hat
+
 
 def posterior(clicks, misses, items, positions):
     """Nodes (one column for each item, then for each position) and their weights.
@@ -34,3 +37,18 @@ def off(sample, grid, weight, slack):
         apart = np.abs(batches.mean(axis=0) - weight @ statistic(grid))
         worst = max(worst, (np.maximum(apart - slack, 0.0) / np.maximum(error, 1e-12)).max())
     return worst
+
+
+def draw_many(shown, clicked, examination, size, rng):
+    """Draws of an item's attraction, given its counts (n_positions,) at every position of known examination."""
+    counts = (np.ascontiguousarray(given, np.float64) for given in (shown, clicked, examination))
+    draws = np.empty(size)
+    _fill(*counts, np.zeros(HAT), rng, draws)
+    return draws
+
+
+@kernel
+def _fill(shown, clicked, examination, hat, rng, draws):
+    put_hat(shown, clicked, examination, hat)
+    for k in range(draws.size):
+        draws[k] = draw(shown, clicked, examination, hat, rng)

@@ -1,12 +1,12 @@
 """Ranking policies, one file or one folder each.
 
-A policy is made by name, ``policy("ftrl-pbm", rate=0.25)``, or from its class, ``FtrlPbm(rate=0.25)``. A class is the
-only one of its file and is named like it, without underscores: ``ftrl_pbm.py`` holds ``FtrlPbm``. Importing this
-package imports none of these files; a file is imported when its class or its name is first used.
+A policy is made by name, ``policy("ftrl-pbm", rate=0.25)``, or from its class, ``FtrlPbm(rate=0.25)``. A class is named
+like its file, without underscores: ``ftrl_pbm.py`` holds ``FtrlPbm``; files with several are listed below. Importing
+this package imports none of these files; a file is imported when its class or its name is first used.
 
-A new file in this folder registers its policy; for editors and type checkers, its class is also listed below. A policy
-of another package registers through the entry point group ``bothworlds.policies``, or is passed as an object wherever
-a name is accepted.
+A new file in this folder registers its policies; for editors and type checkers, their classes are also listed below. A
+policy of another package registers through the entry point group ``bothworlds.policies``, or is passed as an object
+wherever a name is accepted.
 """
 
 from __future__ import annotations
@@ -22,112 +22,88 @@ from ..registry import defaults_of, make, parsed_name, sentence_of
 from .base import CompiledPolicy, Policy, check_needs, checked_feedback, configured_for
 
 if TYPE_CHECKING:
-    from .all_weather import AllWeather
-    from .batchrank import BatchRank
-    from .bubblerank import BubbleRank
-    from .cascade_kl_ucb import CascadeKlUcb
-    from .cascade_ucb import CascadeUcb
-    from .cascade_ucb_v import CascadeUcbV
-    from .comb_ts import CombTs
-    from .comb_ucb import CombUcb
-    from .context_ts import ContextTs
-    from .contexts import one_for_all, one_per_context
-    from .dcm_ucb import DcmUcb
-    from .delayed import Delayed
-    from .fixed import Fixed
-    from .ftpl import Ftpl
-    from .ftrl_pbm import FtrlPbm
-    from .ftrl_va import FtrlVa
-    from .gibbs_ts import GibbsTs
-    from .grab import Grab
-    from .hybrid import Hybrid
-    from .kl_comb_ucb import KlCombUcb
-    from .lbinf import Lbinf
-    from .lbinfv import Lbinfv
-    from .mw import Mw
-    from .oracle import Oracle
-    from .osmd import Osmd
-    from .pb_mhb import PbMhb
-    from .pbm_pie import PbmPie
-    from .pbm_pie_mle import PbmPieMle
-    from .pbm_ts import PbmTs
-    from .pbm_ucb import PbmUcb
-    from .pbm_ucb_mle import PbmUcbMle
-    from .pmed import Pmed
-    from .ranked_exp3 import RankedExp3
-    from .recurrank import RecurRank
-    from .toprank import TopRank
-    from .tsallis_rv import TsallisRv
-    from .uniform import Uniform
-    from .unirank import UniRank
+    from .all_weather import AllWeather as AllWeather
+    from .batchrank import BatchRank as BatchRank
+    from .bubblerank import BubbleRank as BubbleRank
+    from .cascade import CascadeKlUcb as CascadeKlUcb
+    from .cascade import CascadeUcb as CascadeUcb
+    from .cascade import CascadeUcbV as CascadeUcbV
+    from .cascade import DcmUcb as DcmUcb
+    from .comb_ts import CombTs as CombTs
+    from .comb_ucb import CombUcb as CombUcb
+    from .comb_ucb import KlCombUcb as KlCombUcb
+    from .context_ts import ContextTs as ContextTs
+    from .contexts import one_for_all as one_for_all
+    from .contexts import one_per_context as one_per_context
+    from .delayed import Delayed as Delayed
+    from .fixed import Fixed as Fixed
+    from .ftpl import Ftpl as Ftpl
+    from .ftrl_pbm import FtrlPbm as FtrlPbm
+    from .ftrl_va import FtrlVa as FtrlVa
+    from .gibbs_ts import GibbsTs as GibbsTs
+    from .grab import Grab as Grab
+    from .hybrid import Hybrid as Hybrid
+    from .lbinf import Lbinf as Lbinf
+    from .lbinfv import Lbinfv as Lbinfv
+    from .mw import Mw as Mw
+    from .oracle import Oracle as Oracle
+    from .osmd import Osmd as Osmd
+    from .pb_mhb import PbMhb as PbMhb
+    from .pbm_pie import PbmPie as PbmPie
+    from .pbm_pie import PbmPieMle as PbmPieMle
+    from .pbm_ts import PbmTs as PbmTs
+    from .pbm_ucb import PbmUcb as PbmUcb
+    from .pbm_ucb import PbmUcbMle as PbmUcbMle
+    from .pmed import Pmed as Pmed
+    from .ranked_exp3 import RankedExp3 as RankedExp3
+    from .recurrank import RecurRank as RecurRank
+    from .toprank import TopRank as TopRank
+    from .tsallis_rv import TsallisRv as TsallisRv
+    from .uniform import Uniform as Uniform
+    from .unirank import UniRank as UniRank
 
 __all__ = [
-    "AllWeather",
-    "BatchRank",
-    "BubbleRank",
-    "CascadeKlUcb",
-    "CascadeUcb",
-    "CascadeUcbV",
-    "CombTs",
-    "CombUcb",
     "CompiledPolicy",
-    "ContextTs",
-    "DcmUcb",
-    "Delayed",
     "Description",
-    "Fixed",
-    "Ftpl",
-    "FtrlPbm",
-    "FtrlVa",
-    "GibbsTs",
-    "Grab",
-    "Hybrid",
-    "KlCombUcb",
-    "Lbinf",
-    "Lbinfv",
-    "Mw",
-    "Oracle",
-    "Osmd",
-    "PbMhb",
-    "PbmPie",
-    "PbmPieMle",
-    "PbmTs",
-    "PbmUcb",
-    "PbmUcbMle",
-    "Pmed",
     "Policy",
-    "RankedExp3",
-    "RecurRank",
-    "TopRank",
-    "TsallisRv",
-    "UniRank",
-    "Uniform",
     "check_needs",
     "checked_feedback",
     "configured_for",
     "describe",
     "names",
-    "one_for_all",
-    "one_per_context",
     "policy",
     "resolve",
 ]
 
+# The files of what is not named like its file.
+_FILES = {
+    "CascadeKlUcb": "cascade",
+    "CascadeUcb": "cascade",
+    "CascadeUcbV": "cascade",
+    "DcmUcb": "cascade",
+    "KlCombUcb": "comb_ucb",
+    "PbmPieMle": "pbm_pie",
+    "PbmUcbMle": "pbm_ucb",
+    "one_for_all": "contexts",
+    "one_per_context": "contexts",
+}
+
+
 if not TYPE_CHECKING:  # or every unknown name would have the type Any
 
     def __getattr__(name: str) -> Any:
-        if name in ("one_for_all", "one_per_context"):
-            return getattr(import_module(f"{__name__}.contexts"), name)
-        if name in __all__:
-            for module in pkgutil.iter_modules(__path__):
-                if module.name.replace("_", "") == name.lower():
-                    globals()[name] = getattr(import_module(f"{__name__}.{module.name}"), name)
-                    return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        files = {module.name.replace("_", ""): module.name for module in pkgutil.iter_modules(__path__)}
+        file = _FILES.get(name) or files.get(name.lower())
+        known = None if file is None else getattr(import_module(f"{__name__}.{file}"), name, None)
+        if known is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = known
+        return known
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    classes = (known.__name__ for known in _registered().values() if known.__module__.startswith(__name__))
+    return sorted({*globals(), *_FILES, "Delayed", *classes})
 
 
 def names() -> list[str]:

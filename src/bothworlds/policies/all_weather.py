@@ -346,21 +346,21 @@ def begin_comparison(state: State) -> None:
 
 @inner_kernel
 def set_share(state: State) -> None:
-    """Set the share of the leader for the next round; let the sampler sleep, wake it, or draw a new list."""
-    t, asleep_until = state.counts.learned[0], state.comparison.asleep_until
+    """Set the share of the leader for the next round; let the sampler sleep or play again, and draw a new list."""
+    t, asleep_until, sampler = state.counts.learned[0], state.comparison.asleep_until, state.sampler
     if t < asleep_until[0]:
         return
     if t == asleep_until[0]:
         begin_comparison(state)
         renew_all_lists(state)
     if t == asleep_until[0] or t % TEST_ROUNDS == 0:
-        test_product_form(state)
+        state.not_product[0] = is_not_a_product(state.counts, sampler.attraction, sampler.examination)
     weigh(state)
     if state.weight[0] == 1.0:
         asleep_until[0] = math.ceil(LONGER_SLEEP * t)
         return
-    state.sampler.due[0] -= 1
-    if state.sampler.due[0] <= 0:
+    sampler.due[0] -= 1
+    if sampler.due[0] <= 0:
         renew_list(state)
 
 
@@ -377,13 +377,6 @@ def weigh(state: State) -> None:
     least = 0.5 if state.not_product[0] == 1 else q
     state.weight[0] = min(1.0 - q, max(least, EARLY * q / math.sqrt(state.counts.learned[0]), by_comparison))
     comparison.ratio[0] = (1.0 - state.weight[0]) / (1.0 - by_comparison)
-
-
-@inner_kernel
-def test_product_form(state: State) -> None:
-    sampler = state.sampler
-    differs = is_not_a_product(state.counts, sampler.attraction, sampler.examination)
-    state.not_product[0] = 1 if differs else 0
 
 
 @inner_kernel
@@ -447,7 +440,7 @@ def refresh(state: State) -> None:
     """Draw all lists from the counts, set the share and the leader, as if the last round had just been learned."""
     if state.counts.learned[0] >= state.comparison.asleep_until[0]:
         continue_chain(state, REFRESHED_SWEEPS)
-        test_product_form(state)
+        state.not_product[0] = is_not_a_product(state.counts, state.sampler.attraction, state.sampler.examination)
         renew_all_lists(state)
         weigh(state)
     follow(state)

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,9 +25,6 @@ from ..core import (
     note,
 )
 from ..worlds import examination_of
-
-if TYPE_CHECKING:
-    pass
 
 P = TypeVar("P")
 
@@ -48,6 +45,7 @@ class Policy(ABC):
     patience: ClassVar[int] = 400  # rounds after which it beats random lists in a world with clearly different items
     learns_labels: ClassVar[bool] = False  # whether ``init`` takes declared labels, and ``decide`` a context
     needs: ClassVar[tuple[str, ...]] = ()  # what it requires: horizon, examination, order of positions, world
+    exclusive: ClassVar[tuple[str, ...]] = ()  # settings of which one at most may differ from its default
     learned_leaves: ClassVar[Mapping[str, str] | None] = None  # what ``pages.resized`` copies; None: it has no parts
 
     def __post_init__(self) -> None:
@@ -55,6 +53,9 @@ class Policy(ABC):
         for field in self._fields():
             if "check" in field.metadata:
                 object.__setattr__(self, field.name, field.metadata["check"](field.name, getattr(self, field.name)))
+        given = [f.name for f in self._fields() if f.name in self.exclusive and getattr(self, f.name) != f.default]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other; give one of them")
 
     @abstractmethod
     def init(self, n_items: int, n_positions: int) -> Any:

@@ -71,10 +71,6 @@ class BatchRank(Planning):
         The factor 16 of :math:`n_\ell`.
     loglog
         The factor 3 of :math:`\log \log T`.
-    horizon
-        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------

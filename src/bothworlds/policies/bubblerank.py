@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.epochs import Epochs, new_epoch
-from .parts.random_stream import Stream, absorb, make_stream, uniform
-from .parts.settings import Planning, number
+from .parts.random_stream import Stream, absorb, make_stream
+from .parts.samplers import draw_items
+from .parts.settings import Planning, indices, number
 
 
 class State(NamedTuple):
@@ -27,7 +27,6 @@ class State(NamedTuple):
     begun: Ints  # (1,) 0 before there is a first list
     wins: NDArray[np.int32]  # (n, n) wins[i, j]: i was clicked and j was not, when the two were compared
     stream: Stream
-    work: Ints  # (m,) exchanges of a draw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +59,6 @@ class BubbleRank(Planning):
         The first list, best item first, with at least as many items as positions; None for a random one.
     confidence
         The probability :math:`\delta` of a wrong exchange; None for the horizon to the power of -4.
-    horizon
-        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
     restart
         Number of rounds after which it starts again with ``initial``; None for never.
 
@@ -82,22 +79,12 @@ class BubbleRank(Planning):
     implicit click feedback, UAI 2019.
     """
 
-    initial: tuple[int, ...] | None = None
+    initial: tuple[int, ...] | None = indices()
     confidence: float | None = number(None, 1e-15, 0.999999)
 
     name = "bubblerank"
     needs = ("horizon", "order")
     patience = 30_000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.initial is not None:
-            given: Any = self.initial
-            listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
-            items = [i for i in listed if isinstance(i, (int, np.integer)) and not isinstance(i, bool) and i >= 0]
-            if not items or len(items) < len(listed) or len(set(items)) < len(items):
-                raise ValueError(f"initial must be a list of different item indices, or None; got {self.initial!r}")
-            object.__setattr__(self, "initial", tuple(int(i) for i in items))
 
     def relabelled(self, labels: NDArray[np.int64]) -> BubbleRank:
         """Return the policy with the same first list, for items in another order."""
@@ -126,7 +113,6 @@ class BubbleRank(Planning):
             begun=np.array([0 if self.initial is None else 1]),
             wins=np.zeros((n, n), np.int32),
             stream=make_stream(n, m),
-            work=np.zeros(m, np.int64),
         )
         state.place[state.base] = np.arange(n)
         return state
@@ -137,15 +123,16 @@ def is_better(state: State, i: int, j: int) -> bool:
     """Whether i is certainly better than j."""
     lead = float(state.wins[i, j] - state.wins[j, i])
     fought = float(state.wins[i, j] + state.wins[j, i])
-    doubt = 4.0 * math.log(state.epochs.horizon[0]) if state.confidence <= 0.0 else -math.log(state.confidence)
-    return lead > 0.0 and lead * lead > 4.0 * fought * doubt
+    level = 4.0 * math.log(state.epochs.horizon[0]) if state.confidence <= 0.0 else -math.log(state.confidence)
+    return lead > 0.0 and lead * lead > 4.0 * fought * level
 
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
     base, m = state.base, ranking.size
     if not state.begun[0]:
-        draw_uniform(state, rng, ranking, propensity)
+        draw_items(base, rng, ranking)  # which are in order
+        propensity[:] = 1.0 / base.size
         return
     for j in range(m):
         ranking[j], propensity[j] = base[j], 1.0
@@ -161,18 +148,6 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
                 u = 2.0 * rng.random()
                 propensity[k] = 0.5 if u < 1.0 else 0.5 / challengers
                 ranking[k] = base[k] if u < 1.0 else challenger(state, int((u - 1.0) * challengers))
-
-
-@inner_kernel
-def draw_uniform(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    """Draw a uniformly random list; ``base`` is not changed."""
-    base, swaps, n = state.base, state.work, state.base.size
-    for j in range(ranking.size):
-        swaps[j] = j + int(rng.random() * (n - j))
-        base[j], base[swaps[j]] = base[swaps[j]], base[j]
-        ranking[j], propensity[j] = base[j], 1.0 / n
-    for j in range(ranking.size - 1, -1, -1):
-        base[j], base[swaps[j]] = base[swaps[j]], base[j]
 
 
 @inner_kernel
@@ -240,7 +215,7 @@ def compare_last(state: State, i: int, click: float) -> None:
     if i == last:
         # The item that was not drawn is unknown, but all were equally likely.
         challengers = count_challengers(state)
-        other = challenger(state, int(uniform(state.stream) * challengers))
+        other = challenger(state, int(state.stream.random() * challengers))
         count_duel(state, i, other, click)
     elif state.place[i] >= m:
         count_duel(state, i, last, click)
@@ -270,8 +245,8 @@ def begin(state: State, ranking: Ints) -> None:
     for j in range(m):
         exchange(state, j, state.place[ranking[j]])
     for k in range(0, m, 2):
-        if uniform(state.stream) < 0.5:
-            partner = k + 1 if k + 1 < m else m + int(uniform(state.stream) * (n - m))
+        if state.stream.random() < 0.5:
+            partner = k + 1 if k + 1 < m else m + int(state.stream.random() * (n - m))
             exchange(state, k, min(partner, n - 1))
     state.begun[0] = 1
 

@@ -45,10 +45,6 @@ class CombTs(Forgetting):
     ----------
     prior
         a, of a Beta(a, a) prior; 1 is uniform.
-    window
-        Number of most recent rounds to remember; None for all.
-    discount
-        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------

@@ -89,7 +89,7 @@ class OnePerContext(_Around):
         return state
 
     def renewed(self, state: Any, items: ArrayLike, labels: Labels) -> Any:
-        own = {key: renewed(self.policy, one, items, labels) for key, one in state["by_context"].items()}
+        own = {key: renewed(self.policy, state_of, items, labels) for key, state_of in state["by_context"].items()}
         return {**state, "by_context": own}
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
+from .parts.settings import indices
 
 
 class State(NamedTuple):
@@ -48,25 +49,11 @@ class Fixed(CompiledPolicy):
     True
     """
 
-    ranking: tuple[int, ...] | None = None
+    ranking: tuple[int, ...] | None = indices()
 
     name = "fixed"
     learned_leaves: ClassVar[Mapping[str, str] | None] = {}
     adaptive = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ranking is None:
-            return
-        try:
-            given = np.array(self.ranking)
-        except ValueError:
-            given = np.empty(0)
-        if given.ndim != 1 or not given.size or given.dtype.kind not in "iu":
-            raise ValueError(f"ranking must be a list of item indices, like ranking=[2,0,1]; got {self.ranking!r}")
-        if given.min() < 0 or len(set(given.tolist())) < given.size:
-            raise ValueError(f"ranking must be different item indices from 0; got {self.ranking!r}")
-        object.__setattr__(self, "ranking", tuple(given.tolist()))
 
     def start(self, shape: Shape) -> State:
         ranking = tuple(range(shape.n_items)) if self.ranking is None else self.ranking

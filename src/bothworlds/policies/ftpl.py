@@ -13,7 +13,7 @@ from ..geometry.assignment import assign
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.epochs import Epochs, new_epoch
 from .parts.placement import PlacementWork, make_placement_work
-from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Restarting, number
 
 
@@ -65,8 +65,6 @@ class Ftpl(Restarting):
         :math:`\eta_t = \text{rate} / \sqrt t`.
     cap
         A factor of :math:`M_t`, the largest number of redraws in a round.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -125,7 +123,7 @@ def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
     scale = math.sqrt(state.epochs.rounds[0] + 1.0) / state.rate
     for i in range(n):
         for j in range(m):
-            work.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(uniform(source)))
+            work.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(source.random()))
     assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
 
 

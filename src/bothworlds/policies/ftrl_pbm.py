@@ -21,17 +21,18 @@ def learning_rate(rate: float, rounds: float) -> float:
 
 
 def solve(rule: Any, state: State) -> None:
-    lead(Tsallis(), state.loss, learning_rate(rule.rate, state.epochs.rounds[0]), state.leading)
+    lead(rule.regularizer, state.loss, learning_rate(rule.rate, state.epochs.rounds[0]), state.leading)
 
 
 def begin(rule: Any, state: State) -> None:
     state.loss[:] = 0.0
-    reset(Tsallis(), rule.rate, state.leading)
+    reset(rule.regularizer, rule.rate, state.leading)
 
 
 @leader_rule(observe=weigh, solve=solve, begin=begin)
 class Rule(NamedTuple):
     rate: float
+    regularizer: Any = Tsallis()
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,6 @@ class FtrlPbm(Leader):
     ----------
     rate
         :math:`\eta_t = \text{rate} / \sqrt t`; the paper's is 1/2.
-    tolerance
-        The largest violation of the optimality conditions before the point is made feasible.
-    every
-        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------

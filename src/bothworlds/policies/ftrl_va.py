@@ -70,16 +70,6 @@ class FtrlVa(Leader):
     the constant are in ``bothworlds.theory``.
     Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
-    Parameters
-    ----------
-    tolerance
-        The largest violation of the optimality conditions before the point is made feasible.
-    every
-        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
-
     Examples
     --------
     >>> import bothworlds

@@ -19,8 +19,8 @@ from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, record
 from .parts.gibbs_chain import sweep
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
-from .parts.random_stream import Stream, absorb, make_stream, uniform
-from .parts.settings import ROUNDS, Detecting, number, whole
+from .parts.random_stream import Stream, absorb, make_stream
+from .parts.settings import ROUNDS, Forgetting, number, truth, whole
 
 RESUMED_SWEEPS = 20  # of a chain that starts at the maximum-likelihood fit
 FIT_PRIOR = 0.1  # pseudo-clicks, in twice as many pseudo-impressions, of that fit
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GibbsTs(Detecting):
+class GibbsTs(Forgetting):
     r"""Shows the best list for an attraction and an examination that are drawn from their joint posterior.
 
     Users click on what they examine and find attractive; a missing click does not show which of the two was missing. A
@@ -86,12 +86,6 @@ class GibbsTs(Detecting):
         Number of sweeps in a round while fewer than ``early`` rounds are remembered.
     prior
         a, of Beta(a, a) priors of attraction and of examination; 1 is uniform.
-    window
-        Number of most recent rounds to remember; None for all.
-    discount
-        A round that is s rounds ago has the weight discount to the power s.
-    detect
-        Whether to forget everything before a detected change; see ``parts/change_detector.py``.
 
     Examples
     --------
@@ -110,6 +104,7 @@ class GibbsTs(Detecting):
     early_sweeps: int = whole(3, 1, 10_000)
     early: int = whole(1000, 0, ROUNDS)
     prior: float = number(1.0, 1e-6, 1e9)
+    detect: bool = truth(False)
 
     name = "gibbs-ts"
 
@@ -168,7 +163,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     absorb(state.stream, ranking)
     for j in range(ranking.size):
         if ranking[j] >= 0 and add_row(state.rows, ranking[j]):
-            state.attraction[state.rows.place[ranking[j]]] = uniform(state.stream)  # the prior
+            state.attraction[state.rows.place[ranking[j]]] = state.stream.random()  # the prior
     run_sweeps(state, state.stream, state.attraction, state.examination)
 
 

@@ -75,10 +75,6 @@ class Grab(Forgetting):
         Number of rounds of which one shows the leader; None for n.
     horizon
         T; None if it is not known.
-    window
-        Number of most recent rounds to remember; None for all.
-    discount
-        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------

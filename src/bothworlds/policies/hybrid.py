@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 from ..core import Shape
-from ..geometry.leader_state import lead, reset
 from ..geometry.regularizers import Hybrid as Regularizer
-from .parts.leader import Leader, State, leader_rule, weigh
+from .ftrl_pbm import Rule
+from .parts.leader import Leader
 from .parts.settings import choice, number
-
-
-def solve(rule: Any, state: State) -> None:
-    lead(Regularizer(rule.gamma), state.loss, rule.rate / math.sqrt(state.epochs.rounds[0] + 1.0), state.leading)
-
-
-def begin(rule: Any, state: State) -> None:
-    state.loss[:] = 0.0
-    reset(Regularizer(rule.gamma), rule.rate, state.leading)
-
-
-@leader_rule(observe=weigh, solve=solve, begin=begin)
-class Rule(NamedTuple):
-    rate: float
-    gamma: float
 
 
 @dataclass(frozen=True)
@@ -60,13 +44,6 @@ class Hybrid(Leader):
         The weight of the entropy of the complement.
     rate
         :math:`\eta_t = \text{rate} / \sqrt t`.
-    tolerance
-        The largest violation of the optimality conditions before the point is made feasible.
-    every
-        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -90,4 +67,4 @@ class Hybrid(Leader):
 
     def rule(self, shape: Shape) -> Rule:
         # Stretching also subtracts a constant from every column of losses, which has no effect.
-        return Rule(float(self.rate) * (2.0 if self.losses == "shifted" else 1.0), float(self.gamma))
+        return Rule(float(self.rate) * (2.0 if self.losses == "shifted" else 1.0), Regularizer(float(self.gamma)))

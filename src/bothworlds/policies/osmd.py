@@ -66,15 +66,6 @@ class Osmd(Leader, Planning):
         :math:`\eta = \text{rate} / \sqrt T`.
     share
         :math:`\rho`, about one over the length of a season; 0 as published.
-    tolerance
-        The largest violation of the optimality conditions before the point is made feasible.
-    every
-        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
-    horizon
-        Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.counts import Counts, record
 from .parts.placement import PlacementWork, make_placement_work, place_in_order
-from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.random_stream import Stream, absorb, make_stream
 from .parts.samplers import step_within_unit
 from .parts.settings import Forgetting, number, whole
 
@@ -74,10 +74,6 @@ class PbMhb(Forgetting):
     prior
         a, the clicks and missing clicks with which every pair of item and position starts; 0 is a uniform prior of
         every parameter.
-    window
-        Number of most recent rounds to remember; None for all.
-    discount
-        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
@@ -172,7 +168,7 @@ def run_sweeps(state: State, source: Any, attraction: Floats, examination: Float
 @inner_kernel
 def _accepts(source: Any, gain: float, old: float, new: float, sigma: float) -> bool:
     log_ratio = gain + math.log(mass_within(old, sigma) / mass_within(new, sigma))
-    return log_ratio >= 0.0 or uniform(source) < math.exp(log_ratio)
+    return log_ratio >= 0.0 or source.random() < math.exp(log_ratio)
 
 
 @inner_kernel

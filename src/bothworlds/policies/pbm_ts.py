@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, kernel
-from .parts.counts import Counts, record
+from .parts.counts import Counts, forgets, record
 from .parts.placement import RankWork, make_rank_work
 from .parts.position_based import KnownExamination, Positions, place
 from .parts.posterior import draw, level_hats, put_hat
@@ -50,8 +50,6 @@ class PbmTs(KnownExamination):
     examination
         Probability with which each position is examined. In contrast to ``pbm-ucb``, a common factor
         matters, since attraction is a probability.
-    window, discount
-        Number of most recent rounds to remember, or a factor by which older rounds are discounted in every round.
 
     Examples
     --------
@@ -94,14 +92,11 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     counts, examination = state.counts, state.positions.examination
     record(counts, ranking, clicks)
-    if counts.discount < 1.0 or counts.past.shape[0] > 0:
-        # Forgetting changes the counts of items that were not shown.
+    if forgets(counts):
         update_all_hats(state)
-    else:
-        for j in range(ranking.size):
-            i = ranking[j]
-            if i < 0:
-                continue
+        return
+    for i in ranking:
+        if i >= 0:
             put_hat(counts.shown[i], counts.clicked[i], examination, state.hats[i])
 
 

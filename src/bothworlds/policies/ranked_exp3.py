@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .parts.epochs import Epochs, new_epoch
-from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Planning, choice
 
 FIRST, ALL = "first-click", "all-clicks"
@@ -57,10 +57,6 @@ class RankedExp3(Planning):
     ----------
     credit
         "first-click": of several clicks only the topmost counts, as published; "all-clicks": every click counts.
-    horizon
-        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -157,7 +153,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
     absorb(state.stream, ranking)
     for j in range(ranking.size):
         if clicks[j] > 0.0:
-            if uniform(state.stream) < intended_probability(state.chances, ranking, j):
+            if state.stream.random() < intended_probability(state.chances, ranking, j):
                 p = note[j] if note.size > 0 else state.chances[j, ranking[j]]
                 state.weights[j, ranking[j]] += clicks[j] * min(1.0, state.gamma[0] / (n * p))
                 _update_chances(state.weights, state.chances, j, state.gamma[0])

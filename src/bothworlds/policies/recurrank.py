@@ -12,7 +12,7 @@ from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .parts.blocks import Blocks, cut, exchange, make_blocks, one_block, sort_block
 from .parts.epochs import Epochs, new_epoch
-from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Planning, number
 
 
@@ -64,10 +64,6 @@ class RecurRank(Planning):
     ----------
     confidence
         The probability :math:`\delta` of a wrong split; None for one over the square root of the horizon.
-    horizon
-        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -202,7 +198,7 @@ def end_stage(state: State, b: int) -> None:
     a, e, stage = blocks.first[b], blocks.first[b + 1], state.stage[blocks.first[b]]
     end, gap = min(e, state.shape.n_positions), 2.0 * 0.5**stage
     for q in range(a, e):
-        exchange(blocks, q, q + int(uniform(state.stream) * (e - q)))  # so that equal rates are in random order
+        exchange(blocks, q, q + int(state.stream.random() * (e - q)))  # so that equal rates are in random order
         rate[order[q]] = state.clicked[order[q]] / state.shown[order[q]]
     sort_block(blocks, b, rate)
     state.sorted[0] = 1

@@ -67,10 +67,6 @@ class TopRank(Planning):
     ----------
     confidence
         The probability :math:`\delta` of a wrong order; None for one over the horizon.
-    horizon
-        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------

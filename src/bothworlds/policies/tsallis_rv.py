@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..core import Shape
+from ..geometry.regularizers import Tsallis
 from ..kernels import Floats, Ints
 from .ftrl_pbm import begin, solve
 from .parts.leader import Leader, State, leader_rule
 from .parts.settings import number
-
-MARGIN = 4.0  # a baseline that is in force is kept until a pair is this much less likely than the threshold
 
 
 def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
@@ -35,6 +34,7 @@ class Rule(NamedTuple):
     rate: float
     baseline: float
     threshold: float
+    regularizer: Tsallis = Tsallis()
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,6 @@ class TsallisRv(Leader):
     baseline, threshold
         The baseline of one half, and the 16 in the condition for it. With a smaller threshold an estimate may fall so
         far in one round that the solver needs more steps; the result is still correct.
-    tolerance
-        The largest violation of the optimality conditions before the point is made feasible.
-    every
-        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
-        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------

@@ -11,6 +11,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints
 from .base import CompiledPolicy
+from .parts.samplers import draw_items
 
 
 class State(NamedTuple):
@@ -48,16 +49,8 @@ class Uniform(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    n, items = state.shape.n_items, state.items
-    for j in range(ranking.size):
-        k = j + int(rng.random() * (n - j))
-        items[j], items[k] = items[k], items[j]
-        ranking[j] = items[j]
-        propensity[j] = 1.0 / n
-    # Restore the order, so that the state is not changed.
-    for j in range(ranking.size):
-        items[ranking[j]] = ranking[j]
-        items[j] = j
+    draw_items(state.items, rng, ranking)
+    propensity[:] = 1.0 / state.shape.n_items
 
 
 @learns(State)

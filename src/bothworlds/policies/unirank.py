@@ -15,7 +15,7 @@ from ..statistics.kl import kl, kl_upper
 from .parts.blocks import Blocks, arrange, draw_list, make_blocks, note_sizes, one_block
 from .parts.duels import Duels, forget_duels, make_duels, record_duels
 from .parts.epochs import Epochs, new_epoch
-from .parts.random_stream import Stream, absorb, make_stream, uniform
+from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Planning, number
 
 
@@ -76,10 +76,6 @@ class UniRank(Planning):
         The factor of :math:`\log T`.
     doubt
         The factor of :math:`\log \log (t + 3)`; 0 follows the majority without a margin.
-    horizon
-        Number of rounds to plan for; None for the doubling trick, which starts with 1024.
-    restart
-        Number of rounds after which everything is forgotten; None for never.
 
     Examples
     --------
@@ -221,7 +217,7 @@ def add_promising_item(state: State, b: int, level: float) -> int:
             best, at, ties = bound, q, 1
         elif bound == best and at >= 0:
             ties += 1
-            if uniform(state.stream) * ties < 1.0:
+            if state.stream.random() * ties < 1.0:
                 at = q
     if at < 0:
         return 0

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import xlog1py, xlogy
 
-from bothworlds.policies.parts.posterior import HAT, draw_many, put_hat
+from bothworlds.policies.parts.posterior import HAT, put_hat
+from tests.reference.posterior import draw_many
 
 CASES = {
     "spread over three positions": ([40, 300, 2000], [18, 55, 120], [0.9, 0.5, 0.1]),

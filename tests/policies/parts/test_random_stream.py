@@ -9,13 +9,13 @@ from scipy import stats
 
 from bothworlds.core import copy_state
 from bothworlds.kernels import Floats, kernel
-from bothworlds.policies.parts.random_stream import absorb, make_stream, uniform
+from bothworlds.policies.parts.random_stream import absorb, make_stream
 
 
 @kernel
 def fill(source: Any, numbers: Floats) -> None:
     for k in range(numbers.size):
-        numbers[k] = uniform(source)
+        numbers[k] = source.random()
 
 
 @kernel
@@ -31,7 +31,6 @@ def drawn(source: Any, size: int) -> np.ndarray:
 
 def test_a_generator_is_used_as_it_is():
     assert drawn(np.random.default_rng(1), 10).tolist() == np.random.default_rng(1).random(10).tolist()
-    assert uniform(np.random.default_rng(1)) == np.random.default_rng(1).random()
 
 
 def test_a_stream_is_uniform_and_its_numbers_unrelated():
@@ -47,7 +46,7 @@ def test_a_stream_is_uniform_and_its_numbers_unrelated():
 
 def test_compiled_and_interpreted_streams_agree():
     interpreted = make_stream(3)
-    assert drawn(make_stream(3), 5).tolist() == [uniform(interpreted) for _ in range(5)]
+    assert drawn(make_stream(3), 5).tolist() == [interpreted.random() for _ in range(5)]
 
 
 def test_a_copy_has_the_same_numbers():

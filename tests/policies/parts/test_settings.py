@@ -50,7 +50,7 @@ Counter, Restarter, Planner = (
         (Counter, {"discount": 0.0}, "discount must be a number from 1e-06 to 1"),
         (Counter, {"discount": 1.5}, "discount must be"),
         (Counter, {"discount": "slow"}, "discount must be"),
-        (Counter, {"window": 5, "discount": 0.9}, "two ways to forget"),
+        (Counter, {"window": 5, "discount": 0.9}, "window and discount exclude each other; give one of them"),
         (Restarter, {"restart": 0}, "restart must be a whole number from 1 to .*, or None"),
         (Planner, {"horizon": 0}, "horizon must be a whole number from 1 to .*, or None"),
         (Planner, {"horizon": 10, "restart": -1}, "restart must be"),

@@ -80,6 +80,12 @@ def record(counts: Counts, ranking: Ints, clicks: Floats) -> None:
 
 
 @inner_kernel
+def forgets(counts: Counts) -> bool:
+    """Return whether a round may change the counts of items that were not shown."""
+    return counts.discount < 1.0 or counts.past.shape[0] > 0
+
+
+@inner_kernel
 def lacking_list(counts: Counts, least: float, rng: np.random.Generator, ranking: Ints) -> int:
     """Fill in a cyclic list (s, s+1, ..., s+m-1) with a pair that was never shown, or less than ``least`` times.
 

@@ -1,6 +1,6 @@
 """Which cyclic lists (s, s+1, ..., s+m-1) are complete: every pair of item and position in them was shown.
 
-To show every pair once takes n rounds, and ``counts.lacking_list`` looks through all pairs in each of them. If there
+To show every pair once takes n rounds, and ``counts.lacking_list`` reads all pairs in each of them. If there
 are many items and no count falls, complete lists are remembered instead: their first items have rows of their own in
 ``Rows``.
 """

@@ -26,11 +26,6 @@ class Epochs(NamedTuple):
     horizon: Floats  # (1,) rounds that the policy plans for
     growth: float
 
-    @property
-    def clock(self) -> Floats:
-        """(3,) rounds, length and horizon; a copy, for code written before these were fields."""
-        return np.concatenate([self.rounds, self.length, self.horizon])
-
 
 LEAVES = {"epochs.rounds": "", "epochs.length": "", "epochs.horizon": ""}
 
@@ -57,21 +52,6 @@ def make_epochs(horizon: int | None = None, restart: int | None = None, anytime:
 
 def _epochs(length: float, horizon: float, growth: float) -> Epochs:
     return Epochs(np.zeros(1), np.array([float(length)]), np.array([float(horizon)]), growth)
-
-
-def go_forward(epochs: Epochs, rounds: int) -> None:
-    """Advance epochs that have not started by ``rounds`` rounds.
-
-    >>> doubling = make_epochs()
-    >>> go_forward(doubling, 1030)
-    >>> doubling.rounds.tolist(), doubling.horizon.tolist()
-    ([6.0], [2048.0])
-    """
-    epochs.rounds[0] = rounds
-    while epochs.rounds[0] >= epochs.length[0]:
-        epochs.rounds[0] -= epochs.length[0]
-        epochs.length[0] *= epochs.growth
-        epochs.horizon[0] *= epochs.growth
 
 
 @inner_kernel

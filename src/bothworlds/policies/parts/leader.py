@@ -106,7 +106,16 @@ def add_weighted(state: State, rate: float, ranking: Ints, propensity: Floats, c
 
 @dataclass(frozen=True, kw_only=True)
 class Leader(Restarting):
-    """A policy that follows a leader: ``tolerance`` and ``every``."""
+    """A policy that follows a leader.
+
+    Parameters
+    ----------
+    tolerance
+        The largest violation of the optimality conditions before the point is made feasible.
+    every
+        Number of rounds from one leader to the next. In between, lists are drawn from the last leader and estimates are
+        divided by its probabilities, so they stay unbiased. Its cost in regret: docs/research/performance.md.
+    """
 
     tolerance: float = number(1e-6, 1e-12, 0.1)
     every: int = whole(1, 1, 10**9)

@@ -10,7 +10,6 @@ import numpy as np
 from ...geometry.assignment import assign
 from ...geometry.item_rows import MANY_ITEMS
 from ...kernels import Floats, Ints, inner_kernel
-from .random_stream import uniform
 from .samplers import shuffle
 
 
@@ -117,7 +116,7 @@ def _select(values: Floats, indices: Ints, count: int, source: Any) -> None:
                 best, equal = i, 1
             elif values[indices[i]] == values[indices[best]]:
                 equal += 1
-                if uniform(source) * equal < 1.0:
+                if source.random() * equal < 1.0:
                     best = i
         indices[k], indices[best] = indices[best], indices[k]
 
@@ -142,7 +141,7 @@ def _insert(values: Floats, indices: Ints, count: int, source: Any) -> None:
         others = equal + (dropped if place == count else 0)
         place -= equal
         if others > 0:
-            place += int(uniform(source) * (others + 1))
+            place += int(source.random() * (others + 1))
         if place >= count:
             dropped += 1
             continue

@@ -14,12 +14,11 @@ under the density; about seven of eight are. The hat depends on the counts alone
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...kernels import Floats, inner_kernel, kernel
-from .random_stream import uniform
 
 TINY, ALMOST_ONE = 1e-300, 1.0 - 2.0**-53  # where logarithms are still finite
 FARTHEST_START = 1.0 - 1e-6  # of the search for a mode
@@ -28,30 +27,6 @@ FARTHEST_START = 1.0 - 1e-6  # of the search for a mode
 MODE, LOG_PEAK, LEFT, RIGHT, LEFT_SLOPE, RIGHT_SLOPE, HEIGHT_AT_0, HEIGHT_AT_1 = range(8)
 HAT = 8  # entries of a hat
 STEEP = 2.0**0.5  # for a normal density, tangents at this many standard deviations make the smallest hat
-
-
-def draw_many(
-    shown: ArrayLike, clicked: ArrayLike, examination: ArrayLike, size: int, rng: np.random.Generator
-) -> Floats:
-    """Return ``size`` draws of an item's attraction, given its counts (n_positions,) at every position.
-
-    >>> draws = draw_many([10, 5], [7, 1], [1.0, 0.5], 1000, np.random.default_rng(0))
-    >>> bool(0.5 < draws.mean() < 0.7)
-    True
-    """
-    n_shown, n_clicked, beta = (np.ascontiguousarray(given, np.float64) for given in (shown, clicked, examination))
-    draws, hat = np.empty(size), np.zeros(HAT)
-    _fill(n_shown, n_clicked, beta, hat, rng, draws)
-    return draws
-
-
-@kernel
-def _fill(
-    shown: Floats, clicked: Floats, examination: Floats, hat: Floats, rng: np.random.Generator, draws: Floats
-) -> None:
-    put_hat(shown, clicked, examination, hat)
-    for k in range(draws.size):
-        draws[k] = draw(shown, clicked, examination, hat, rng)
 
 
 def level_hats(n: int) -> Floats:
@@ -111,7 +86,7 @@ def _tangent(
 
 
 @inner_kernel
-def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, source: object) -> float:
+def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, source: Any) -> float:
     """Return one draw; ``source`` is a Generator or a ``Stream``."""
     clicks = 0.0
     for j in range(clicked.size):
@@ -121,7 +96,7 @@ def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, sourc
     after = (hat[HEIGHT_AT_1] - 1.0) / fall if fall < 0.0 else 0.0
     area = before + (right - left) + after
     for _ in range(10_000):
-        place, under = uniform(source) * area, 0.0
+        place, under = source.random() * area, 0.0
         if place < before:
             level = 1.0 - place * rise
             under = math.log(level)
@@ -134,7 +109,7 @@ def draw(shown: Floats, clicked: Floats, examination: Floats, hat: Floats, sourc
             theta = left + (place - before - after)
         theta = min(max(theta, TINY), ALMOST_ONE)
         height = _log_density(shown, clicked, examination, clicks, theta) - hat[LOG_PEAK]
-        if math.log(1.0 - uniform(source)) + under <= height:
+        if math.log(1.0 - source.random()) + under <= height:
             return theta
     return hat[MODE]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.extending import overload, overload_method
+from numba.extending import overload_method
 from numpy.typing import NDArray
 
 from ...kernels import inner_kernel
@@ -28,28 +28,16 @@ class Stream(NamedTuple):
 
     def random(self) -> float:
         """Return a uniform number from [0, 1), so that kernels accept a stream in place of a Generator."""
-        return uniform(self)
+        return getattr(_step, "py_func", _step)(self)
 
 
 def make_stream(*key: int) -> Stream:
     """Return the stream of a key; different keys have different streams.
 
-    >>> bool(uniform(make_stream(1)) == uniform(make_stream(1)) != uniform(make_stream(2)))
+    >>> bool(make_stream(1).random() == make_stream(1).random() != make_stream(2).random())
     True
     """
     return Stream(np.random.SeedSequence(key).generate_state(2, np.uint64).astype(np.uint64))
-
-
-def uniform(source: Any) -> float:
-    """Return a uniform number from [0, 1); ``source`` is a ``numpy.random.Generator`` or a stream."""
-    return source.random() if isinstance(source, np.random.Generator) else getattr(_step, "py_func", _step)(source)
-
-
-@overload(uniform, strict=False)
-def _uniform(source: Any) -> Any:
-    if isinstance(source, types.NumPyRandomGeneratorType):
-        return lambda source: source.random()
-    return lambda source: _step(source)
 
 
 @overload_method(types.NamedUniTuple, "random", strict=False)

@@ -105,9 +105,9 @@ def recall_regime(memory: RegimeMemory, counts: Counts) -> None:
     present, chosen, best = memory.present[0], -1, LARGEST_MISFIT
     for k in range(memory.rounds.size):
         if memory.rounds[k] > 0.0 and k != present:
-            one = misfit(memory.tables[k], counts.shown, counts.clicked)
-            if one <= best:
-                chosen, best = k, one
+            ratio = misfit(memory.tables[k], counts.shown, counts.clicked)
+            if ratio <= best:
+                chosen, best = k, ratio
     ended = memory.rounds_before[0] - counts.rounds[0]
     if ended >= LEAST_ROUNDS:
         _keep_regime(memory, counts, ended, chosen)

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 from ...kernels import Ints, inner_kernel
-from .random_stream import uniform
 
 # log k! - [(k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2] for k = 0, ..., 9
 STIRLING = (
@@ -31,7 +30,7 @@ STIRLING = (
 def normal(source: Any) -> float:
     """Draw from the standard normal distribution, by Marsaglia's polar method."""
     while True:
-        x, y = 2.0 * uniform(source) - 1.0, 2.0 * uniform(source) - 1.0
+        x, y = 2.0 * source.random() - 1.0, 2.0 * source.random() - 1.0
         r = x * x + y * y
         if 0.0 < r < 1.0:
             return x * math.sqrt(-2.0 * math.log(r) / r)
@@ -42,7 +41,7 @@ def gamma(source: Any, shape: float) -> float:
     """Draw from the gamma distribution with a shape above 0 and scale 1 (Marsaglia, Tsang: ACM TOMS 26, 2000)."""
     boost = 1.0
     if shape < 1.0:
-        boost = (1.0 - uniform(source)) ** (1.0 / shape)
+        boost = (1.0 - source.random()) ** (1.0 / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
@@ -51,7 +50,7 @@ def gamma(source: Any, shape: float) -> float:
         v = 1.0 + c * x
         if v > 0.0:
             v = v * v * v
-            u = 1.0 - uniform(source)
+            u = 1.0 - source.random()
             if u < 1.0 - 0.0331 * x**4 or math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
                 return boost * d * v
 
@@ -62,7 +61,7 @@ def beta(source: Any, a: float, b: float) -> float:
     x, y = gamma(source, a), gamma(source, b)
     if x + y > 0.0:
         return x / (x + y)
-    return 1.0 if uniform(source) * (a + b) < a else 0.0
+    return 1.0 if source.random() * (a + b) < a else 0.0
 
 
 @inner_kernel
@@ -83,7 +82,7 @@ def _by_inversion(source: Any, n: float, p: float) -> float:
     odds, nothing = p / (1.0 - p), 1.0 - p if n == 1.0 else math.exp(n * math.log1p(-p))
     bound = min(n, 110.0)  # because of rounding, probabilities may sum to less than u
     while True:
-        k, probability, u = 0.0, nothing, uniform(source)
+        k, probability, u = 0.0, nothing, source.random()
         while u >= probability and k <= bound:
             u -= probability
             k += 1.0
@@ -100,7 +99,7 @@ def _by_rejection(source: Any, n: float, p: float) -> float:
     a = -0.0873 + 0.0248 * b + 0.01 * p
     centre, inside = n * p + 0.5, 0.92 - 4.2 / b
     while True:
-        u, v = uniform(source) - 0.5, 1.0 - uniform(source)
+        u, v = source.random() - 0.5, 1.0 - source.random()
         us = 0.5 - abs(u)
         if us <= 0.0:
             continue
@@ -143,9 +142,9 @@ def step_within_unit(source: Any, start: float, sigma: float) -> float:
     """
     while True:
         if sigma >= 0.5:
-            x = uniform(source)
+            x = source.random()
             away = (x - start) / sigma
-            if x > 0.0 and uniform(source) < math.exp(-0.5 * away * away):
+            if x > 0.0 and source.random() < math.exp(-0.5 * away * away):
                 return x
         else:
             x = start + sigma * normal(source)
@@ -157,13 +156,26 @@ def step_within_unit(source: Any, start: float, sigma: float) -> float:
 def round_at_random(source: Any, x: float) -> float:
     """Round x up or down at random, such that the mean is x."""
     low = math.floor(x)
-    return low + 1.0 if x > low and uniform(source) < x - low else low
+    return low + 1.0 if x > low and source.random() < x - low else low
 
 
 @inner_kernel
 def shuffle(source: Any, items: Ints) -> None:
     """Fill in a random permutation."""
     for k in range(items.size):
-        other = int(uniform(source) * (k + 1))
+        other = int(source.random() * (k + 1))
         items[k] = items[other]
         items[other] = k
+
+
+@inner_kernel
+def draw_items(items: Ints, source: Any, ranking: Ints) -> None:
+    """Fill in a uniformly random list of ``items``, which are 0, 1, 2, ..., and are so again afterwards."""
+    n = items.size
+    for j in range(ranking.size):
+        k = j + int(source.random() * (n - j))
+        items[j], items[k] = items[k], items[j]
+        ranking[j] = items[j]
+    for j in range(ranking.size):
+        items[ranking[j]] = ranking[j]
+        items[j] = j

@@ -7,14 +7,13 @@ policy is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core import Shape
-from ...geometry.item_rows import worth_sharing
 from ..base import CompiledPolicy
 from .change_detector import LEAVES as DETECTOR_LEAVES
 from .change_detector import ChangeDetector, make_change_detector
@@ -104,6 +103,24 @@ def probabilities() -> Any:
     return _checked(None, check)
 
 
+def indices() -> Any:
+    """Declare a setting that is a list of different item indices, stored as a tuple, or None."""
+
+    def check(setting: str, value: Any) -> tuple[int, ...] | None:
+        if value is None:
+            return None
+        listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else []
+        items = [i for i in listed if isinstance(i, (int, np.integer)) and not isinstance(i, bool) and i >= 0]
+        if not items or len(items) < len(listed) or len(set(items)) < len(items):
+            raise ValueError(
+                f"{setting} must be a list of item indices, all different, like {setting}=[2,0,1]; "
+                f"got {_shortened(value)}"
+            )
+        return tuple(int(i) for i in items)
+
+    return _checked(None, check)
+
+
 def _checked(default: Any, check: Callable[[str, Any], Any]) -> Any:
     """Return a field of a dataclass whose values ``Policy`` checks when it is made."""
     return field(default=default, metadata={"check": check})
@@ -116,25 +133,32 @@ def _shortened(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Forgetting(CompiledPolicy):
-    """A policy with counts that may forget: ``window`` and ``discount``."""
+    """A policy with counts that may forget, in one of three ways.
+
+    Parameters
+    ----------
+    window
+        Number of most recent rounds to remember; None for all.
+    discount
+        A round that is s rounds ago has the weight discount to the power s.
+    detect
+        Whether to forget everything before a detected change; see ``parts/change_detector.py``.
+    """
 
     window: int | None = whole(None, 1, 10**7)
     discount: float = number(1.0, 1e-6, 1.0)
+    detect = False  # a setting of those that have a detector
 
-    learned_leaves: ClassVar[Mapping[str, str] | None] = COUNTS_LEAVES
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.window is not None and self.discount < 1.0:
-            raise ValueError("window and discount are two ways to forget; give one of them")
+    exclusive: ClassVar[tuple[str, ...]] = ("window", "discount", "detect")
+    learned_leaves: ClassVar[Mapping[str, str] | None] = {**COUNTS_LEAVES, **DETECTOR_LEAVES}
 
     def counts(self, shape: Shape) -> Counts:
         """Return empty counts with the window and the discount of the settings."""
         return make_counts(*shape, self.window, self.discount)
 
-    def keeps_totals(self, shape: Shape) -> bool:
-        """Return whether sums over counts are kept from round to round: there are many items, and no count falls."""
-        return worth_sharing(shape.n_items) and self.memory() == math.inf
+    def detector(self, shape: Shape) -> ChangeDetector:
+        """Return a change detector, which is active if ``detect`` is set."""
+        return make_change_detector(*shape, active=self.detect)
 
     def memory(self) -> float:
         """Return the largest number of rounds that it remembers; confidence bounds need not hold for longer.
@@ -151,29 +175,14 @@ class Forgetting(CompiledPolicy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detecting(Forgetting):
-    """A policy with counts that may also forget everything before a detected change: ``detect``."""
-
-    detect: bool = truth(False)
-
-    learned_leaves: ClassVar[Mapping[str, str] | None] = DETECTOR_LEAVES
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.detect and self.memory() < math.inf:
-            raise ValueError("window, discount and detect are ways to forget; give one of them")
-
-    def keeps_totals(self, shape: Shape) -> bool:
-        return not self.detect and super().keeps_totals(shape)
-
-    def detector(self, shape: Shape) -> ChangeDetector:
-        """Return a change detector, which is active if ``detect`` is set."""
-        return make_change_detector(*shape, active=self.detect)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Restarting(CompiledPolicy):
-    """A policy that needs no horizon, and may start again every ``restart`` rounds."""
+    """A policy that needs no horizon, and may start again.
+
+    Parameters
+    ----------
+    restart
+        Number of rounds after which everything is forgotten; None for never.
+    """
 
     restart: int | None = whole(None, 1, ROUNDS)
 
@@ -184,7 +193,13 @@ class Restarting(CompiledPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class Planning(Restarting):
-    """A policy that plans for a ``horizon``; without one, it uses the doubling trick."""
+    """A policy that plans for a number of rounds, and may start again.
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds to plan for; ``play`` fills it in. None for the doubling trick, which starts with 1024.
+    """
 
     horizon: int | None = whole(None, 1, ROUNDS)
 

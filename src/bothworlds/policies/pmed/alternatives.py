@@ -2,7 +2,8 @@ r"""Alternative models: among those with another best list, the one that is hard
 
 Items are sorted by attraction :math:`\theta`, so that the best list shows item l at position l. While it is shown, an
 alternative :math:`(\theta', \kappa')` with the same click rates there, :math:`\theta'_l \kappa'_l = \theta_l \kappa_l`,
-looks the same; only other pairs distinguish it. If they are shown :math:`q_{ij}` times, its divergence is at least
+cannot be told from it; only other pairs distinguish the two. If they are shown :math:`q_{ij}` times, its divergence is
+at least
 
 .. math:: \min_{\theta', \kappa'} \; \sum_{i \ne j} q_{ij} \, kl(\theta_i \kappa_j, \theta'_i \kappa'_j)
 
@@ -36,57 +37,35 @@ class Alternative(NamedTuple):
     """
 
     log_theta: Floats  # (n,) descending
+    a: Floats  # (n,) log theta' of items that are not on the list
+    a_step: Floats  # (n,)
+    a_gradient: Floats  # (n,) first derivative in every a
+    a_curvature: Floats  # (n,) second derivative in every a
     log_kappa: Floats  # (m,) descending from 0
     log_shared: Floats  # (m,) log click rates of the best list, shared by all alternatives
-    head: Ints  # (n + 1,) where the pairs of an item begin
-    column: Ints  # (n m,) position of every pair
+    b: Floats  # (m,) log kappa'
+    b_step: Floats  # (m,)
+    gradient: Floats  # (m,) in b
+    solution: Floats  # (m,) of the Newton system
     weight: Floats  # (n m,) weight of every pair
     rate: Floats  # (n m,) click probability of every pair
     curvature: Floats  # (n m,) second derivative of every pair's divergence
-    b: Floats  # (m,) log kappa'
-    b_step: Floats  # (m,)
-    a: Floats  # (n,) log theta' of items that are not on the list
-    a_step: Floats  # (n,)
     slack: Floats  # (2 m,) of the constraints; infinite for a constraint without a variable
     slack_step: Floats  # (2 m,)
     lam: Floats  # (2 m,) multipliers of the constraints
     lam_step: Floats  # (2 m,)
-    a_gradient: Floats  # (n,) first derivative in every a
-    a_curvature: Floats  # (n,) second derivative in every a
-    gradient: Floats  # (m,) in b
     hessian: Floats  # (m, m) in b
-    variable: Ints  # (m,) index of the variable that b of a position follows, or -1
     system: Floats  # (m, m) matrix of the Newton step, then its Cholesky factor
-    solution: Floats  # (m,) of the Newton system
+    head: Ints  # (n + 1,) where the pairs of an item begin
+    column: Ints  # (n m,) position of every pair
+    variable: Ints  # (m,) index of the variable that b of a position follows, or -1
 
 
 def make_alternative(n: int, m: int) -> Alternative:
     """Allocate an alternative for n items and m positions."""
-    return Alternative(
-        log_theta=np.zeros(n),
-        log_kappa=np.zeros(m),
-        log_shared=np.zeros(m),
-        head=np.zeros(n + 1, np.int64),
-        column=np.zeros(n * m, np.int64),
-        weight=np.zeros(n * m),
-        rate=np.zeros(n * m),
-        curvature=np.zeros(n * m),
-        b=np.zeros(m),
-        b_step=np.zeros(m),
-        a=np.zeros(n),
-        a_step=np.zeros(n),
-        slack=np.zeros(2 * m),
-        slack_step=np.zeros(2 * m),
-        lam=np.zeros(2 * m),
-        lam_step=np.zeros(2 * m),
-        a_gradient=np.zeros(n),
-        a_curvature=np.zeros(n),
-        gradient=np.zeros(m),
-        hessian=np.zeros((m, m)),
-        variable=np.zeros(m, np.int64),
-        system=np.zeros((m, m)),
-        solution=np.zeros(m),
-    )
+    items, positions, pairs, constraints = (np.zeros(shape) for shape in ((5, n), (6, m), (3, n * m), (4, 2 * m)))
+    indices = (np.zeros(size, np.int64) for size in (n + 1, n * m, m))
+    return Alternative(*items, *positions, *pairs, *constraints, *np.zeros((2, m, m)), *indices)
 
 
 @kernel

@@ -21,11 +21,11 @@ TINY = 1e-10  # flow below this share of the largest is rounding
 class CycleDecomposition(NamedTuple):
     """The lists and their weights, and work arrays. Each list removes an edge, so there are at most n m + m."""
 
-    lists: Ints  # (n m + m, m) items in the order of positions
     weights: Floats  # (n m + m,) descending
-    n_lists: Ints  # (1,)
     flow: Floats  # (n, m) from the place of an item, or from outside, to a position
     leave: Floats  # (m,) from a position to the outside
+    lists: Ints  # (n m + m, m) items in the order of positions
+    n_lists: Ints  # (1,)
     at: Ints  # (m + 1,) the step of the walk at which a node was reached, or -1; node m is outside
     node: Ints  # (m + 2,) the walk
     item: Ints  # (m + 2,) the item of every step
@@ -33,16 +33,9 @@ class CycleDecomposition(NamedTuple):
 
 def make_cycle_decomposition(n: int, m: int) -> CycleDecomposition:
     """Allocate the lists of n items at m positions."""
-    return CycleDecomposition(
-        lists=np.zeros((n * m + m, m), np.int64),
-        weights=np.zeros(n * m + m),
-        n_lists=np.zeros(1, np.int64),
-        flow=np.zeros((n, m)),
-        leave=np.zeros(m),
-        at=np.zeros(m + 1, np.int64),
-        node=np.zeros(m + 2, np.int64),
-        item=np.zeros(m + 2, np.int64),
-    )
+    most = n * m + m
+    indices = (np.zeros(shape, np.int64) for shape in ((most, m), 1, m + 1, m + 2, m + 2))
+    return CycleDecomposition(np.zeros(most), np.zeros((n, m)), np.zeros(m), *indices)
 
 
 @kernel

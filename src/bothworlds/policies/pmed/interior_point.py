@@ -37,15 +37,15 @@ def closest_alternative(r: Alternative, k: int, enough: float) -> float:
         r.lam[c] = 0.1 / r.slack[c]
         count += 1 if r.slack[c] < math.inf else 0
     width = m * (1.0 - r.log_shared[m - 1])  # no two b are further apart
-    value, doubt, mu, before, length, undo = 0.0, math.inf, 0.0, math.inf, 0.0, False
+    value, excess, mu, before, length, undo = 0.0, math.inf, 0.0, math.inf, 0.0, False
     for _ in range(MAX_TRIALS):
         here = divergence(r, k)
         slope, off, spread, gap = residuals(r, k)
         if undo:
             break
         if here < math.inf and off + spread - 2.0 * mu * gap + count * mu * mu <= (1.0 - 0.02 * length) * before:
-            value, doubt = here, gap + width * slope
-            if doubt <= max(value - enough, TOLERANCE * max(1.0, value)):
+            value, excess = here, gap + width * slope
+            if excess <= max(value - enough, TOLERANCE * max(1.0, value)):
                 return value
             mu = CENTRING * gap / max(count, 1)
             before = off + spread - 2.0 * mu * gap + count * mu * mu
@@ -63,7 +63,7 @@ def closest_alternative(r: Alternative, k: int, enough: float) -> float:
         for c in range(2 * m):
             r.lam[c] += move * r.lam_step[c]
         set_slack(r)
-    return max(value - doubt, 0.0)
+    return max(value - excess, 0.0)
 
 
 @inner_kernel

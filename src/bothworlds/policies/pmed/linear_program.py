@@ -31,29 +31,21 @@ class LinearProgram(NamedTuple):
     """A dictionary: row 0 is the objective, column 0 the values; variables from ``c.size`` on are slacks."""
 
     table: Floats  # (most rows + 1, variables + 1)
+    allowed: Floats  # (most rows + variables + 2,) how far below zero a row's variable, then a column's, may be
+    largest_cost: Floats  # (1,) in absolute value
+    largest_bound: Floats  # (1,) in absolute value
     basis: Ints  # (most rows + 1,) the variable of every row; entry 0 is not used
     outside: Ints  # (variables + 1,) the variable of every column; entry 0 is not used
-    allowed: Floats  # (most rows + variables + 2,) how far below zero a row's variable, then a column's, may be
     place: Ints  # (variables,) the row of a variable, or minus its column
     n_rows: Ints  # (1,) rows in the table
     n_added: Ints  # (1,) rows ever added, including dropped ones
-    largest_cost: Floats  # (1,) in absolute value
-    largest_bound: Floats  # (1,) in absolute value
 
 
 def make_linear_program(variables: int, most_rows: int) -> LinearProgram:
     """Allocate a linear programme."""
-    return LinearProgram(
-        table=np.zeros((most_rows + 1, variables + 1)),
-        basis=np.zeros(most_rows + 1, np.int64),
-        outside=np.zeros(variables + 1, np.int64),
-        allowed=np.zeros(most_rows + variables + 2),
-        place=np.zeros(variables, np.int64),
-        n_rows=np.zeros(1, np.int64),
-        n_added=np.zeros(1, np.int64),
-        largest_cost=np.zeros(1),
-        largest_bound=np.zeros(1),
-    )
+    rows, columns = most_rows + 1, variables + 1
+    indices = (np.zeros(size, np.int64) for size in (rows, columns, variables, 1, 1))
+    return LinearProgram(np.zeros((rows, columns)), np.zeros(rows + columns), *np.zeros((2, 1)), *indices)
 
 
 @kernel

@@ -101,10 +101,6 @@ class Pmed(Forgetting):
         Largest violation of a constraint at which q is accepted.
     max_cuts
         Largest number of times that constraints are added before q is scaled up to satisfy all.
-    window
-        Number of most recent rounds to remember; None to remember all.
-    discount
-        A round that is s rounds ago has the weight discount to the power s.
 
     Examples
     --------
