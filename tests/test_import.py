@@ -60,6 +60,12 @@ def test_nothing_heavy_is_loaded_before_it_is_needed():
 
 
 @pytest.mark.slow
+def test_what_is_done_with_a_log_needs_no_extra_before_it_is_done():
+    [[loaded]] = in_a_fresh_interpreter("import bothworlds; bothworlds.read, bothworlds.fit, bothworlds.evaluate")[:1]
+    assert set(loaded) <= {"numba", "llvmlite", "scipy"}
+
+
+@pytest.mark.slow
 def test_playing_needs_neither_figures_nor_tables_nor_a_terminal():
     code = "import bothworlds; bothworlds.play('uniform', 'paper/stochastic', 10, replications=1)"
     (loaded,) = in_a_fresh_interpreter(code)[0]

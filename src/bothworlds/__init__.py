@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from .arena.play import compete, play
     from .arena.result import Result
+    from .clicks import evaluate, fit, read
     from .core import Decision
     from .policies import policy
     from .ranker import Ranker
@@ -47,12 +48,15 @@ __all__ = [
     "clicks",
     "compete",
     "core",
+    "evaluate",
     "experiments",
+    "fit",
     "geometry",
     "play",
     "policies",
     "policy",
     "ranker",
+    "read",
     "serve",
     "statistics",
     "testing",
@@ -68,8 +72,11 @@ _MODULE_OF = {
     "Ranker": "ranker",
     "Result": "arena",
     "compete": "arena",
+    "evaluate": "clicks",
+    "fit": "clicks",
     "play": "arena",
     "policy": "policies",
+    "read": "clicks",
     "world": "worlds",
 }
 # Reachable like the others, but not part of __all__: a star import must not require an optional library.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .checks import whole
 from .files import replacing, save_arrays, save_text
 from .kernels import inner_kernel, kernel, register_kernels
 
@@ -74,14 +75,10 @@ def check_shape(n_items: int, n_positions: int) -> Shape:
     ...
     ValueError: n_positions must be from 1 to n_items = 3; got 5
     """
-    for name, value in (("n_items", n_items), ("n_positions", n_positions)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise ValueError(f"{name} must be a whole number; got {value!r}")
-    if n_items < 2:
-        raise ValueError(f"n_items must be at least 2; got {n_items}")
-    if not 1 <= n_positions <= n_items:
+    shape = Shape(whole(n_items, "n_items", 2), whole(n_positions, "n_positions", 1))
+    if shape.n_positions > shape.n_items:
         raise ValueError(f"n_positions must be from 1 to n_items = {n_items}; got {n_positions}")
-    return Shape(int(n_items), int(n_positions))
+    return shape
 
 
 class Labels(NamedTuple):

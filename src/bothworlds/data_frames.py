@@ -7,6 +7,7 @@ from html import escape
 from itertools import islice
 from typing import Any, NamedTuple
 
+from .checks import choice
 from .extras import import_extra
 
 Columns = Mapping[str, Sequence[Any]]  # arrays or lists of one length, by name
@@ -57,9 +58,7 @@ def to_frame(columns: Columns, library: str | None = None) -> Any:
         library = next(filter(_installed, LIBRARIES), None)
         if library is None:
             raise ImportError(f"a data frame needs one of {', '.join(LIBRARIES)}: pip install pandas")
-    if library not in LIBRARIES:
-        raise ValueError(f"library must be one of {', '.join(LIBRARIES)}; got {library!r}")
-    chosen = LIBRARIES[library]
+    chosen = LIBRARIES[choice(library, "library", LIBRARIES)]
     return chosen.make(import_extra(chosen.module, requirement=chosen.requirement), columns)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from .checks import whole
 from .core import Decision, Shape, check_shape, copy_state, is_work, leaves, save_arrays, with_leaves
 from .export_format import read_export
 from .kernels import Floats, Ints
@@ -163,19 +164,15 @@ class Ranker:
             repeated = next(item for i, item in enumerate(self._names) if self._index[item] != i)
             raise ValueError(f"items must be different; {repeated!r} occurs twice")
         self._states: list[ItemState] = ["active"] * len(self._names)
-        if isinstance(slots, bool) or not isinstance(slots, (int, np.integer)) or not 1 <= slots <= len(self.items):
+        if whole(slots, "slots", 1) > len(self.items):
             raise ValueError(f"slots must be from 1 to the number of items, {len(self.items)}; got {slots!r}")
-        if isinstance(max_pending, bool) or not isinstance(max_pending, (int, np.integer)) or max_pending < 1:
-            raise ValueError(f"max_pending must be at least 1; got {max_pending!r}")
-        shape = check_shape(len(self.items), int(slots))
+        shape = check_shape(len(self.items), slots)
         self.slots = shape.n_positions
         self.policy = resolve_policy(policy)
         check_needs(self.policy)
         self._state = self.policy.init(*shape)
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0):
-            raise ValueError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
-        self._rng = np.random.default_rng(seed)
-        self._max_pending = max_pending
+        self._rng = np.random.default_rng(None if seed is None else whole(seed, "seed", 0))
+        self._max_pending = whole(max_pending, "max_pending", 1)
         self._pending: dict[int, _Waiting] = {}
         self._rows: Ints = np.arange(shape.n_items)  # the active items
         self._learned = 0  # pages

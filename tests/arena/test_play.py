@@ -398,7 +398,7 @@ def test_the_horizon_of_a_policy_that_is_no_subclass_is_filled_too():
     [
         ({"rounds": 0}, "rounds"),
         ({"rounds": -5}, "rounds"),
-        ({"rounds": 10.0}, "rounds"),
+        ({"rounds": 10.5}, "rounds"),
         ({"rounds": "many"}, "rounds"),
         ({"rounds": None}, "rounds"),
         ({"rounds": True}, "rounds"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import whole
 from ..core import streams
 from ..policies import Policy, check_needs, configured_for
 from ..policies import resolve as resolve_policy
@@ -64,14 +65,14 @@ class Game:
         inform: bool = False,
     ) -> Game:
         """Return the game of the arguments of :func:`play`; raises ValueError that names the wrong one."""
-        marks, given, place = checkpoint_rounds(checkpoints, positive(rounds, "rounds")), resolve_policy(policy), world
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}")
+        marks, given, place = checkpoint_rounds(checkpoints, whole(rounds, "rounds", 1)), resolve_policy(policy), world
         place = resolve_world(world)
         playing = configured_for(given, int(rounds), place if inform else None)
         check_needs(playing)
         label = given.label if isinstance(given, Policy) else type(given).__name__
-        return cls(playing, place, marks, positive(replications, "replications"), int(seed), shuffle, label)
+        return cls(
+            playing, place, marks, whole(replications, "replications", 1), whole(seed, "seed", 0), shuffle, label
+        )
 
     @property
     def rounds(self) -> int:
@@ -137,7 +138,7 @@ def checkpoint_rounds(given: int | Sequence[int] | NDArray[np.int64], rounds: in
     ([2, 5, 8, 10], [1, 5, 10])
     """
     if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-        count = min(positive(int(given), "checkpoints"), rounds)
+        count = min(whole(given, "checkpoints", 1), rounds)
         return np.round(np.arange(1, count + 1) * (rounds / count)).astype(np.int64)
     try:
         marks = np.asarray(given)
@@ -148,10 +149,3 @@ def checkpoint_rounds(given: int | Sequence[int] | NDArray[np.int64], rounds: in
     if marks[0] < 1 or (np.diff(marks) < 1).any() or marks[-1] > rounds:
         raise ValueError(f"checkpoints must increase from at least 1 to at most {rounds} rounds; got {marks.tolist()}")
     return np.unique(np.append(marks, rounds)).astype(np.int64)
-
-
-def positive(value: int, name: str) -> int:
-    """Return a whole number of at least 1; raises ValueError that names the argument."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
-    return int(value)

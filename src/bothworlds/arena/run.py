@@ -9,10 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
+from ..checks import whole
 from ..progress import progress_bar
 from .attack_scores import attack_scores
 from .comparators import Comparators, comparators
-from .game import Game, positive
+from .game import Game
 from .loop import Score
 from .parallel import Cell, LocalEngine, ReportRounds
 from .ray_engine import RayEngine
@@ -41,7 +42,7 @@ class Engine(Protocol):
 
 def engine_named(name: str, address: str | None = None, jobs: int | None = None) -> Engine:
     """Return the engine ``"local"`` or ``"ray"``. Raises ValueError for other arguments."""
-    jobs = None if jobs is None else positive(jobs, "jobs")
+    jobs = None if jobs is None else whole(jobs, "jobs", 1)
     if name == "ray":
         return RayEngine(address, jobs)
     if name != "local":

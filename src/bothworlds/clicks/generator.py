@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import whole
 from ..core import click as answer
 from ..extras import import_extra
 from ..files import replacing
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
-from ..worlds.settings import whole
 from .reading.layouts import TableLayout, TextLayout, layout_of
 from .reading.layouts.base import GeneratedPages
 from .text_writers import max_bytes

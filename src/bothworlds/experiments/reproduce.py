@@ -15,6 +15,7 @@ from ..arena.parallel import in_processes
 from ..arena.result import changes_not_shown
 from ..arena.run import engine_named, run
 from ..arena.storage import commit, provenance
+from ..checks import choice
 from ..core import cores
 from ..extras import check_figures, check_parquet
 from ..progress import announce
@@ -101,8 +102,7 @@ def reproduce(
     ImportError
         Without Matplotlib or PyArrow, before anything is played.
     """
-    if size not in SIZES:
-        raise ValueError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
+    choice(size, "size", SIZES)
     known = QUESTIONS | ON_REQUEST
     if only is not None and only not in known:
         raise ValueError(f"no question named {only!r}; there are {', '.join(known)}")

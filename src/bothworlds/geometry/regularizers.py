@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..checks import choice
 from ..kernels import inner_kernel, kernel, register_kernels
 
 LOG_2 = math.log(2.0)
@@ -73,9 +74,7 @@ def named(name: str) -> Any:
         "hybrid": Hybrid(),
         "hybrid-barrier": HybridBarrier(),
     }
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"regularizer must be one of {', '.join(known)}; got {name!r}")
-    return known[name]
+    return known[choice(name, "regularizer", known)]
 
 
 def primal(reg: Any, rate: float, z: float) -> tuple[float, float]:

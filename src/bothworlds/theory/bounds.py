@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..checks import whole
 from ..worlds import World
 from ..worlds import adversarial as hard
-from ..worlds.settings import whole
 from .instance import gaps, optimal_ranking
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
-from ..worlds.settings import whole
+from ..checks import whole
 from .bounds import adversarial_bound, lower_bound, stochastic_bound
 from .instance import instance
 from .mixture import all_weather_bound, ftrl_va_bound

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import whole
 from ..worlds import Stochastic
-from ..worlds.settings import whole
 
 
 class Instance(NamedTuple):

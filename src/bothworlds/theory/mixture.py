@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..worlds.settings import whole
+from ..checks import whole
 
 LEAST_SURPRISE, MOST_SURPRISE = 0.1, 4.0  # of the squared surprise that a round adds to R, times its share w
 SHARE, PAIRS = 0.02, 50  # q: the least share of each of the two learners while both play, for up to 50 pairs

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import number, whole
 from .base import Matrix, World, matrix, periodic, stochastic
 from .paper import EXAMINATION, attraction
 from .schedule import FOREVER, Changing
-from .settings import number, whole
 
 BLOCK = 100  # rounds per block; each block has its share of corrupted rounds
 

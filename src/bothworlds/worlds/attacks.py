@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import choice, number, whole
 from .base import World, stochastic
-from .settings import number, whole
 
 if TYPE_CHECKING:
     from .attack_kernels import AttackState
@@ -78,8 +78,7 @@ class Attack:
 
     def __post_init__(self) -> None:
         kinds = ("promote", "quit", "suppress", "threshold", "demote", "mirror", "bribe", "random")
-        if self.kind not in kinds:
-            raise ValueError(f"kind must be one of {', '.join(kinds)}; got {self.kind!r}")
+        choice(self.kind, "kind", kinds)
         if self.kind in ("promote", "quit", "threshold", "demote", "bribe") and self.target is None:
             raise ValueError(f"an attack of the kind {self.kind} needs a target")
         for name in ("target", "budget", "until"):

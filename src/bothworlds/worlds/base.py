@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import probabilities, whole
 from .best_list import BestList
-from .settings import whole
 
 if TYPE_CHECKING:
     from .attack_kernels import AttackState
@@ -188,8 +188,8 @@ class Stochastic(Matrix):
     """The position-based model: item i at position j is clicked with probability attraction[i] * examination[j]."""
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
-        self.attraction = as_probability_vector(attraction, "attraction")
-        self.examination = as_probability_vector(examination, "examination")
+        self.attraction = probabilities(attraction, "attraction")
+        self.examination = probabilities(examination, "examination")
         if self.examination.size > self.attraction.size:
             raise ValueError(
                 f"examination must not have more positions than there are items; got {self.examination.size} "
@@ -387,8 +387,8 @@ def periodic(worlds: Sequence[World], phase: int) -> Periodic:
 def first_difference(world: World, stop: int) -> int | None:
     """Return the first round before ``stop`` whose click probabilities differ from those of round 0, or None."""
     first, begin = np.array(world.click_probabilities(0)), 0  # a copy: a world may reuse its array
-    for end, probabilities in world.pieces(0, stop):
-        if not np.array_equal(first, probabilities):
+    for end, table in world.pieces(0, stop):
+        if not np.array_equal(first, table):
             return begin
         begin = end
     return None
@@ -410,36 +410,11 @@ def _check_round(t: int) -> None:
         raise ValueError(f"t must not be negative; got {t}")
 
 
-def as_probability_vector(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a read-only array of probabilities; raises ValueError that names the argument."""
-    vector = _numbers(value, name)
-    if vector.ndim != 1 or not vector.size:
-        raise ValueError(f"{name} must be a list of probabilities; got shape {vector.shape}")
-    _check_probabilities(vector, name)
-    vector.setflags(write=False)
-    return vector
-
-
 def _as_probabilities(value: ArrayLike) -> NDArray[np.float64]:
-    probabilities = _numbers(value, "click_probabilities")
-    if probabilities.ndim != 2 or not 1 <= probabilities.shape[1] <= probabilities.shape[0]:
+    table = probabilities(value, "click_probabilities", 2)
+    if not 1 <= table.shape[1] <= table.shape[0]:
         raise ValueError(
             "click_probabilities must be items by positions, with at least one position and as many items; "
-            f"got shape {probabilities.shape}"
+            f"got shape {table.shape}"
         )
-    _check_probabilities(probabilities, "click_probabilities")
-    probabilities.setflags(write=False)
-    return probabilities
-
-
-def _numbers(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    try:
-        return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers; got {value!r}") from error
-
-
-def _check_probabilities(values: NDArray[np.float64], name: str) -> None:
-    bad = values[~((values >= 0.0) & (values <= 1.0))]
-    if bad.size:
-        raise ValueError(f"{name} must be probabilities from 0 to 1; got {bad.flat[0]}")
+    return table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import as_probability_vector
+from ..checks import probabilities
 from .best_list import ENUMERATED, BestList, browsing_bound, search
 from .list_world import CompiledListWorld
 
@@ -33,8 +33,8 @@ class Browsing(CompiledListWorld):
     """
 
     def __init__(self, attraction: ArrayLike, examination: ArrayLike) -> None:
-        self.attraction = as_probability_vector(attraction, "attraction")
-        self.examination_by_column = as_probability_vector(examination, "examination")
+        self.attraction = probabilities(attraction, "attraction")
+        self.examination_by_column = probabilities(examination, "examination")
         size = self.examination_by_column.size
         self._m = (math.isqrt(8 * size + 1) - 1) // 2
         if self._m * (self._m + 1) // 2 != size:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import as_probability_vector
+from ..checks import number, probabilities, whole
 from .best_list import BestList, best_of_chain, best_of_dependent_clicks
 from .list_world import CompiledListWorld
-from .settings import number, whole
 
 if TYPE_CHECKING:
     from .users import ChainUsers
@@ -52,8 +51,8 @@ class Chain(CompiledListWorld):
         n_positions: int,
         by_position: bool = False,
     ) -> None:
-        self.attraction = as_probability_vector(attraction, "attraction")
-        self.continuation = as_probability_vector(continuation, "continuation")
+        self.attraction = probabilities(attraction, "attraction")
+        self.continuation = probabilities(continuation, "continuation")
         self.skip, self.by_position = number(skip, "skip", 0.0, 1.0), bool(by_position)
         self._m = whole(n_positions, "n_positions", 1)
         if self._m > self.attraction.size:
@@ -139,9 +138,7 @@ def dynamic_bayesian(attraction: ArrayLike, satisfaction: ArrayLike, gamma: floa
     """
     from ..statistics.chain.families import DBN  # imports the compiler
 
-    items = np.array(
-        [as_probability_vector(attraction, "attraction"), as_probability_vector(satisfaction, "satisfaction")]
-    )
+    items = np.array([probabilities(attraction, "attraction"), probabilities(satisfaction, "satisfaction")])
     alpha, kappa, g = DBN.core(items, np.array([number(gamma, "gamma", 0.0, 1.0)]))
     return Chain(alpha, kappa, g, n_positions=n_positions)
 
@@ -153,8 +150,8 @@ def click_chain(attraction: ArrayLike, tau: ArrayLike, n_positions: int) -> Chai
     """
     from ..statistics.chain.families import CCM  # imports the compiler
 
-    shared = as_probability_vector(tau, "tau")
+    shared = probabilities(tau, "tau")
     if shared.size != 3:
         raise ValueError(f"tau must be three probabilities; got {shared.size}")
-    alpha, kappa, g = CCM.core(as_probability_vector(attraction, "attraction")[None], shared)
+    alpha, kappa, g = CCM.core(probabilities(attraction, "attraction")[None], shared)
     return Chain(alpha, kappa, g, n_positions=n_positions)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import number, whole
 from .base import World
 from .best_list import BestList
 from .list_world import CompiledListWorld
-from .settings import number, whole
 
 if TYPE_CHECKING:
     from ..core import Labels

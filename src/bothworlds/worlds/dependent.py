@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import number, whole
 from .base import World, matrix
 from .browsing_world import browsing
 from .chain_world import cascade, dependent_clicks, dynamic_bayesian
 from .paper import EXAMINATION, YANDEX_ATTRACTION, attraction
-from .settings import number, whole
 
 POSITIONS = EXAMINATION.size
 

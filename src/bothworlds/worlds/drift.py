@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import number, whole
 from .base import World
 from .paper import EXAMINATION, attraction
 from .schedule import Changing
-from .settings import number, whole
 
 LOW, HIGH = 0.05, 0.95  # the random walk of attraction is reflected here
 

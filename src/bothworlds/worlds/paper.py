@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import is_number
 from .base import World, periodic, stochastic
 
 EXAMINATION = 1.0 / np.arange(1.0, 6.0)
@@ -18,7 +19,7 @@ YANDEX_EXAMINATION = np.array([0.891, 0.227, 0.0778, 0.0412, 0.0378])
 
 def attraction(gap: float) -> NDArray[np.float64]:
     """Return 0.95, 0.95 - gap, 0.95 - 2 gap, ... for ten items."""
-    if isinstance(gap, bool) or not isinstance(gap, (int, float, np.number)) or not 0.0 <= gap <= 0.95 / 9:
+    if not is_number(gap) or not 0.0 <= gap <= 0.95 / 9:
         raise ValueError(f"gap must be from 0 to {0.95 / 9:.4f}, or the last of ten items is below 0; got {gap!r}")
     return np.maximum(0.0, 0.95 - gap * np.arange(10))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...checks import whole
 from ...kernels import Floats, kernel
 from ...progress import progress_bar
-from ...worlds.settings import whole
 from ..fitting.click_model_fit import fit_any
 from ..log import count_pages
 from ..model.names import MODELS, model_named

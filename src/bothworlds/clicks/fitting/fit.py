@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
-from ...worlds.settings import whole
+from ...checks import whole
 from ..log import count_pages
 from ..log import counts as count_log
 from ..model.click_model import ClickModel

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...checks import whole
 from ...kernels import Floats
-from ...worlds.settings import whole
 from ..model.click_model import ClickModel
 from ..model.model import Model, Models
 from ..reading.duckdb_relations import report_progress

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from ...checks import whole
 from ...core import NONE_ABSENT, decide, learn, note
 from ...kernels import Floats, Ints, kernel
 from ...progress import progress_bar
-from ...worlds.settings import whole
 from ..reading.duckdb_relations import run
 from .impressions import Impressions, open_impressions
 from .pages import PageBatch, count_complete_pages, page_batches
