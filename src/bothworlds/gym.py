@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .arena.loop import users_of
+from .checks import whole
 from .core import Decision, Shape, Streams, streams
 from .extras import import_extra
 from .policies import Policy, configured_for
@@ -28,7 +29,6 @@ from .policies import resolve as resolve_policy
 from .worlds import World
 from .worlds import resolve as resolve_world
 from .worlds.attack_kernels import report
-from .worlds.settings import whole
 from .worlds.users import Answer, answer, new_answer
 
 if TYPE_CHECKING:
