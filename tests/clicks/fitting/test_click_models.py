@@ -9,8 +9,8 @@ from bothworlds.clicks import Pages, fit, read
 from bothworlds.clicks.fitting import browsing_fit
 from bothworlds.clicks.fitting.browsing_fit import column_counts
 from bothworlds.clicks.fitting.chain_fit import chain_problem, first_order_maximum
-from bothworlds.clicks.fitting.design import design_of
 from bothworlds.clicks.fitting.page_rows import rows_of
+from bothworlds.clicks.fitting.tables import design_of
 from bothworlds.clicks.model.names import MODELS
 from bothworlds.clicks.model.scores import score
 from bothworlds.statistics import browsing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import fit
-from bothworlds.clicks.fitting.design import design_of
+from bothworlds.clicks.fitting.tables import design_of
 from bothworlds.statistics.rank_one.fit import fit_newton
 from tests.clicks.logs import ALL, WITH_QUERIES, real
 from tests.reference.position_based import maximum

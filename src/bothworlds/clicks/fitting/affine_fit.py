@@ -15,9 +15,9 @@ from ...statistics.box_newton import Maximum, maximise
 from ..counts import Counts
 from ..model.click_model import ClickModel, Estimates
 from ..model.uncertainty import Spread, Z
-from .design import Design, design_of, smoothed
 from .optimiser import Settings
 from .rank_one_fit import fit_rank_one
+from .tables import Design, design_of, smoothed
 
 INSIDE = 1e-3  # distance of a start from 0 and 1
 DISAGREEMENT = 1e-3

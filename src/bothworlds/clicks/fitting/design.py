@@ -1,146 +1,147 @@
-"""Counts as tables, and which items and positions they make comparable: the connected components."""
+"""The design of a log-linear fit: cells of a (query, item) and a level of every factor, such as positions and windows.
+
+A factor of pages is a label for every result: its position; a window of time; or, for the user browsing model, its
+position and that of the last click above. Examination and levels are shared by all queries, attraction is not.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from numpy.typing import ArrayLike
 
 from ...kernels import Floats, Ints
+from ...statistics import log_linear
 from ..counts import Counts
+from ..pages import Pages
+
+
+class Factor(NamedTuple):
+    """A factor: the labels of its levels, and the level of every result, or of every row of counts."""
+
+    labels: tuple[Any, ...]
+    level: Ints
 
 
 class Design(NamedTuple):
-    """Counts as tables with one row for every (query, item); rows ``starts[g]`` to ``starts[g + 1]`` are a group.
+    """K cells with their impressions and clicks; a row is a (query, item).
 
-    A group has its own curve and is fitted separately: it is all rows, or those of one query.
+    ``fit()`` returns a :class:`bothworlds.statistics.log_linear.LogLinear`, whose methods take rows and levels:
+
+    - ``predict(row, columns)``, the click probabilities of cells;
+    - ``determined(row, columns)``, whether the log determines them, and ``null``, the null space of the reduced matrix;
+    - ``variance(row, columns)`` of their logarithms;
+    - ``influence(row, columns, slope)``, what an impression adds to a function of them.
+
+    Examples
+    --------
+    The clicks per page of the list (b, a), its standard error, by the influence of every page:
+
+    >>> pages = Pages.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 1], [0, 0]], count=[50, 9, 20, 40])
+    >>> design = design_of_pages(pages, [positions_of(pages)])
+    >>> fitted, row = design.fit(), design.rows_of(["", ""], ["b", "a"])
+    >>> r = fitted.predict(row, [[0], [1]])
+    >>> terms = design.page_terms(pages, fitted.influence(row, [[0], [1]], r))
+    >>> round(float(r.sum()), 3), round(float(np.sqrt(pages.count @ terms**2)), 3)
+    (0.572, 0.066)
     """
 
     items: tuple[str, ...]  # of the R rows
     queries: tuple[str, ...]
-    groups: tuple[str, ...]  # the query of every group; ("",) if there is one for all
-    positions: tuple[int, ...]
-    starts: Ints  # (G + 1,)
-    group: Ints  # (R,)
-    row: Ints  # (K,) the row of every count
-    position: Ints  # (K,)
-    shown: Floats  # (R, m)
-    clicked: Floats  # (R, m)
+    labels: tuple[tuple[Any, ...], ...]  # of the levels of every factor
+    row: Ints  # (K,)
+    columns: Ints  # (K, factors)
+    shown: Floats  # (K,)
+    clicked: Floats  # (K,)
+    cell: Ints  # (results,) the cell of every result of the pages, or of every row of the counts
+
+    @property
+    def row_counts(self) -> Ints:
+        """(2, R) impressions and clicks of every row."""
+        return self._sums(self.row, len(self.items))
+
+    def level_counts(self, factor: int = 0) -> Ints:
+        """(2, levels) impressions and clicks of every level of a factor."""
+        return self._sums(self.columns[:, factor], len(self.labels[factor]))
+
+    def _sums(self, code: Ints, size: int) -> Ints:
+        return np.array([np.bincount(code, part, size) for part in (self.shown, self.clicked)]).astype(np.int64)
+
+    def rows_of(self, queries: Sequence[str], items: Sequence[str]) -> Ints:
+        """Return the row of every (query, item); -1 for one that was never shown."""
+        number = {pair: k for k, pair in enumerate(zip(self.queries, self.items))}
+        return np.array([number.get(pair, -1) for pair in zip(queries, items)], np.int64)
+
+    def fit(self, prior: float = 0.0) -> log_linear.LogLinear:
+        """Return the maximum-likelihood fit; ``prior`` is a number of impressions at the mean rate for every cell."""
+        sizes = [len(labels) for labels in self.labels]
+        return log_linear.fit(
+            self.row, self.columns, self.shown, self.clicked, prior=prior, rows=len(self.items), levels=sizes
+        )
+
+    def page_terms(self, pages: Pages, influence: Floats) -> Floats:
+        """Return the sum over the results of every page of their influence (2, K), as ``LogLinear.influence``."""
+        return np.bincount(pages.of_page(), influence[pages.click, self.cell], len(pages)).astype(np.float64)
 
 
-class Connectivity(NamedTuple):
-    """The connected components of items and positions of every group."""
-
-    of_rows: Ints  # (R,) component of each row; -1 if it has none
-    of_positions: Ints  # (G, m)
-    parts: Ints  # (G,) the number of components
-    identified: NDArray[np.bool_]  # (G,)
-    pieces: Ints  # (G, m) components of positions if pairs that were clicked every time link nothing
+def positions_of(log: Pages | Counts) -> Factor:
+    """Return the positions as a factor."""
+    return Factor(log.positions, np.asarray(log.position, np.int64))
 
 
-def design_of(counts: Counts, per_query: bool) -> Design:
-    """Return the tables of counts. With one query every item has a row, otherwise every (query, item) that was shown.
+def design_of_pages(pages: Pages, factors: Sequence[Factor]) -> Design:
+    """Return the cells of pages for factors of results, as :func:`positions_of`."""
+    page = pages.of_page()
+    weight = pages.count[page]
+    return _design(pages, pages.query[page], pages.item, factors, weight, weight * pages.click)
 
-    Raises ValueError if there are no impressions.
-    """
-    n, m = len(counts.items), len(counts.positions)
-    if not len(counts) or not counts.shown.any():
-        raise ValueError(f"there is nothing to fit: no impressions{f' in {counts.origin}' if counts.origin else ''}")
-    key = counts.query * n + counts.item
-    if len(counts.queries) == 1:
-        pairs, row = np.arange(n), counts.item
-    else:
-        pairs, row = np.unique(key, return_inverse=True)
-    of_query = pairs // n
-    present, starts = np.unique(of_query, return_index=True) if per_query else (np.zeros(1, np.int64), np.zeros(1))
-    starts = np.append(starts, pairs.size).astype(np.int64)
-    tables = np.zeros((2, pairs.size, m))
-    tables[0, row, counts.position], tables[1, row, counts.position] = counts.shown, counts.clicked
+
+def design_of_counts(counts: Counts, factors: Sequence[Factor] = ()) -> Design:
+    """Return the cells of counts for factors of their rows; by default for positions."""
+    return _design(counts, counts.query, counts.item, factors or [positions_of(counts)], counts.shown, counts.clicked)
+
+
+def _design(
+    log: Pages | Counts, query: Ints, item: ArrayLike, factors: Sequence[Factor], shown: Ints, clicked: Ints
+) -> Design:
+    if not shown.any():
+        raise ValueError(f"there is nothing to fit: no impressions{f' in {log.origin}' if log.origin else ''}")
+    n = len(log.items)
+    pairs, row = different(query * n + np.asarray(item, np.int64), len(log.queries) * n)
+    if len(log.queries) == 1:  # items that were never shown have a row, but no cell
+        pairs, row = np.arange(n), pairs[row]
+    key, bound = row, pairs.size
+    for labels, level in factors:
+        key, bound = key * len(labels) + level, bound * len(labels)
+    keys, cell = different(key, bound)
+    columns, codes = np.empty((keys.size, len(factors)), np.int64), keys
+    for f in reversed(range(len(factors))):
+        codes, columns[:, f] = np.divmod(codes, len(factors[f].labels))
     return Design(
-        items=tuple(counts.items[i] for i in (pairs % n).tolist()),
-        queries=tuple(counts.queries[q] for q in of_query.tolist()),
-        groups=tuple(counts.queries[q] for q in present.tolist()) if per_query else ("",),
-        positions=counts.positions,
-        starts=starts,
-        group=np.repeat(np.arange(starts.size - 1), np.diff(starts)),
-        row=row.astype(np.int64),
-        position=counts.position,
-        shown=tables[0],
-        clicked=tables[1],
+        items=tuple(log.items[i] for i in (pairs % n).tolist()),
+        queries=tuple(log.queries[q] for q in (pairs // n).tolist()),
+        labels=tuple(tuple(labels) for labels, _ in factors),
+        row=codes,
+        columns=columns,
+        shown=np.bincount(cell, shown, keys.size).astype(np.float64),
+        clicked=np.bincount(cell, clicked, keys.size).astype(np.float64),
+        cell=cell,
     )
 
 
-def smoothed(design: Design, prior: float) -> Design:
-    """Return the design with ``prior`` more impressions of every pair that was shown, clicked at the log's mean rate.
+def different(keys: Ints, bound: int) -> tuple[Ints, Ints]:
+    """Return the different keys in increasing order, and the index of every key among them.
 
-    >>> design = design_of(Counts.from_tables([[9, 9], [2, 0]], [[6, 3], [1, 0]]), False)
-    >>> smoothed(design, 2.0).shown.tolist(), smoothed(design, 2.0).clicked.tolist()
-    ([[11.0, 11.0], [4.0, 0.0]], [[7.0, 4.0], [2.0, 0.0]])
+    Keys are from 0 to ``bound`` - 1. If the bound is not much larger than the number of keys, nothing is sorted.
+
+    >>> different(np.array([7, 2, 7]), 9)
+    (array([2, 7]), array([1, 0, 1]))
     """
-    extra = prior * (design.shown > 0.0)
-    rate = design.clicked.sum() / design.shown.sum()
-    return design._replace(shown=design.shown + extra, clicked=design.clicked + rate * extra)
-
-
-def connectivity_of(design: Design) -> Connectivity:
-    r"""Return the connected components of the bipartite graph of items and positions that were shown together.
-
-    An item or a position without clicks has probability 0 at the maximum, on any scale, so it links nothing. A pair
-    that was clicked every time has the log-likelihood :math:`S (a_i + b_j)`, which has no curvature: it only implies
-    that the product is at its limit, so two parts of a design that are linked only by such pairs are not determined
-    relative to each other. If a position without clicks was only given to items without clicks, the cause may be
-    either. So a group is identified if its positions with clicks are connected by pairs that have missing clicks and
-    whose item and position both have clicks, and if every other position that was shown had an item with clicks.
-
-    >>> connectivity_of(design_of(Counts.from_tables([[9, 9], [9, 0]], [[3, 1], [2, 0]]), False)).identified.tolist()
-    [True]
-    >>> connectivity_of(design_of(Counts.from_tables([[9, 9], [9, 0]], [[3, 0], [2, 0]]), False)).parts.tolist()
-    [1]
-    >>> connectivity_of(design_of(Counts.from_tables([[9, 0], [0, 9]], [[3, 0], [0, 2]]), False)).parts.tolist()
-    [2]
-    >>> connectivity_of(design_of(Counts.from_tables([[9, 0], [0, 9]], [[3, 0], [0, 0]]), False)).identified.tolist()
-    [False]
-    """
-    m, groups = len(design.positions), len(design.groups)
-    shown, clicked = (table[design.row, design.position] for table in (design.shown, design.clicked))
-    column = design.group[design.row] * m + design.position
-    seen = shown > 0.0
-    has_clicks = clicked > 0.0
-    with_clicks = np.zeros(len(design.items), bool), np.zeros(groups * m, bool)
-    with_clicks[0][design.row[has_clicks]] = True
-    with_clicks[1][column[has_clicks]] = True
-    alive = seen & with_clicks[0][design.row] & with_clicks[1][column]
-    curved = alive & (shown > clicked)
-    label, count = _labels(design, column, alive, with_clicks[1])
-    strict, pieces = _labels(design, column, curved, with_clicks[1])
-    rows = np.full(len(design.items), -1)
-    columns = np.where(with_clicks[1], label, -1)
-    # Items and positions without clicks join the component of those with clicks that they were shown with.
-    for part, other, index, partner, sure in (
-        (rows, columns, design.row, column, with_clicks[1]),
-        (columns, rows, column, design.row, with_clicks[0]),
-    ):
-        known = seen & sure[partner] & (part[index] < 0)
-        np.maximum.at(part, index[known], other[partner[known]])
-    lost = np.bincount(design.group[design.row], seen & (columns[column] < 0), groups) > 0.0
-    strict = np.where(with_clicks[1], strict, -1).reshape(groups, m)
-    return Connectivity(rows, columns.reshape(groups, m), count, (count == 1) & (pieces == 1) & ~lost, strict)
-
-
-def _labels(design: Design, column: Ints, linked: NDArray[np.bool_], alive: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """The component of every column, numbered by its first position within a group, and the number of components."""
-    m, groups, rows = len(design.positions), len(design.groups), len(design.items)
-    ends = design.row[linked], rows + column[linked]
-    size = rows + groups * m
-    graph = coo_array((np.ones(ends[0].size, np.int8), ends), shape=(size, size))
-    component = connected_components(graph, directed=False)[1][rows:]
-    place = np.tile(np.arange(m), groups)
-    leader = np.full(component.max() + 1, m)
-    np.minimum.at(leader, component[alive], place[alive])
-    leads = alive & (leader[component] == place)
-    number = np.cumsum(leads.reshape(groups, m), axis=1).ravel() - 1
-    first = np.arange(groups).repeat(m) * m + np.minimum(leader[component], m - 1)
-    return number[first], leads.reshape(groups, m).sum(axis=1)
+    if bound > 4 * keys.size + 1_000_000:
+        found, place = np.unique(keys, return_inverse=True)
+        return found, place.ravel()
+    present = np.zeros(bound, np.int64)
+    present[keys] = 1
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]

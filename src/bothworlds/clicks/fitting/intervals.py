@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from ...kernels import Floats
 from ...statistics.rank_one.batch import LIMIT, GroupFits
 from ..model.uncertainty import Spread, Z
-from .design import Connectivity, Design
 from .optimiser import Settings, anchors, log_variances, make_fits, maximise
+from .tables import Connectivity, Design
 
 DROP = -np.log(0.05)  # one-sided limits are where the likelihood is a twentieth of its maximum, as in Clopper-Pearson
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels import Floats, Ints
 from ...statistics.rank_one.batch import GroupFits, em_each, make_group_fits, newton_each, variances_each
-from .design import Connectivity, Design, smoothed
+from .tables import Connectivity, Design, smoothed
 
 PASSES = 100_000  # of EM at most, unless their number is given
 TOLERANCES = {"newton": 1e-16, "em": 1e-10}

@@ -20,9 +20,9 @@ from ..counts import Counts
 from ..model.model import Components, Model, Models
 from ..model.perplexity import ModelArrays
 from ..model.uncertainty import Spread, typical_errors
-from .design import Connectivity, Design, connectivity_of, design_of, smoothed
 from .intervals import bootstrap_intervals, delta_intervals, no_intervals
 from .optimiser import Settings, log_likelihoods, make_fits, maximise
+from .tables import Connectivity, Design, connectivity_of, design_of, smoothed
 from .warnings import fit_warnings
 
 

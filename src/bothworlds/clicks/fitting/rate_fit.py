@@ -9,8 +9,8 @@ from ...kernels import Floats
 from ..counts import Counts
 from ..model.click_model import ClickModel, Estimates, without_intervals
 from ..model.uncertainty import Spread, Z
-from .design import design_of
 from .intervals import DROP
+from .tables import design_of
 
 
 def binomial_estimates(rate: Floats, trials: Floats) -> Estimates:
