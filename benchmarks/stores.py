@@ -1,123 +1,101 @@
-"""Throughput of a store: ``python -m benchmarks.stores [PATH | postgresql://...] [--events N]``."""
+"""Figures of a store: ``python -m benchmarks.stores [PATH | postgresql://...] [--events N]``.
+
+Events are written and settled, learned again (``rebuild``, ``verify``), and a service is started on them.
+"""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import asyncio
 import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from unittest.mock import patch
 
-from bothworlds.serve.model import Event, Item, Surface, SurfaceSettings, VerifiedFeedback
-from bothworlds.serve.ops.verify import verify
-from bothworlds.serve.stores import open_store, sql_surfaces
-from bothworlds.serve.stores.sql_store import SqlStore
-from bothworlds.serve.time_blocks import encode_cells
+from bothworlds.serve.engine.engine import Engine
+from bothworlds.serve.engine.surface_rules import create_surface
+from bothworlds.serve.events import Event, Feedback, Listed
+from bothworlds.serve.model import now_ms
+from bothworlds.serve.ops.verify import rebuild, verify
+from bothworlds.serve.stores import SETTLE_LIMIT, Store, open_store
 
-NOW = 1_700_000_000_000
-ITEMS, SLOTS = 20, 5
-ROUNDS = 10  # with and without blocks of time, in turn
-
-
-def make_surface() -> Surface:
-    """Return a surface with a random name."""
-    items = tuple(Item(name=f"i{k}", index=k, state="active", added_at=NOW, changed_at=NOW) for k in range(ITEMS))
-    settings = SurfaceSettings(slots=SLOTS)
-    name = f"bench {os.urandom(4).hex()}"
-    return Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=NOW, changed_at=NOW)
+ITEMS, SLOTS, BATCH = 20, 5, 512
+NAME = "bench"
 
 
-def make_reports(surface_id: int, count: int) -> Iterator[VerifiedFeedback]:
-    """Yield final feedback on new events."""
-    rng, salt = random.Random(1), os.urandom(8)
-    for k in range(count):
-        event = Event(
-            id=hashlib.blake2b(k.to_bytes(8, "big"), key=salt, digest_size=16).digest(),
-            surface_id=surface_id,
-            segment="",
-            arm="learner",
-            policy_id="0123456789abcdef",
-            created_at=NOW + k,
-            expires_at=NOW + k + 1_800_000,
-            late_until=NOW + k + 86_400_000,
-            items=tuple(rng.sample(range(ITEMS), SLOTS)),
-            p=tuple(rng.uniform(0.01, 1.0) for _ in range(SLOTS)),
-            learn=(1 << SLOTS) - 1,
-        )
-        yield VerifiedFeedback(event=event, clicks=rng.choice((0, 0, 0, 1, 4)), final=True)
+def fill(store: Store, count: int) -> tuple[float, float]:
+    """Write and settle final feedback on new events; return the seconds of each."""
+    body = {"slots": SLOTS, "items": [f"i{k}" for k in range(ITEMS)]}
+    surface = store.save_surface(create_surface(NAME, body, now_ms()).surface, [])
+    learner = store.admit_learner(surface.id, "", surface.learner, 100, now_ms())
+    lease = store.acquire("benchmark", 3600.0)
+    assert learner is not None
+    assert lease is not None
+    rng, written, settled = random.Random(1), 0.0, 0.0
+    for first in range(0, count, BATCH):
+        now, given = now_ms(), []
+        for _ in range(min(BATCH, count - first)):
+            listed = Listed(tuple(rng.sample(range(ITEMS), SLOTS)), (SLOTS / ITEMS,) * SLOTS, (1 << SLOTS) - 1)
+            event = Event(
+                id=os.urandom(16), surface_id=surface.id, learner_id=learner.id, segment="", arm="learner",
+                created_at=now, expires_at=now + 600_000, late_until=now + 86_400_000, n=ITEMS, listed=listed,
+            )  # fmt: skip
+            given.append(Feedback(event=event, clicks=rng.choice((0, 0, 0, 1, 4)), shown=True, final=True))
+        written += seconds(lambda now=now, given=given: store.write([], given, now))
+        settled += seconds(lambda: settle_all(store, lease, surface.id))
+    store.release(lease)
+    return written, settled
 
 
-def per_second(work: Callable[[list[VerifiedFeedback]], object], reports: list[VerifiedFeedback], size: int) -> float:
-    """Return how many reports per second are processed in batches of this size."""
+def settle_all(store: Store, lease: object, surface_id: int) -> None:
+    """Settle everything that is due."""
+    while store.settle(lease, now_ms() + 1, {surface_id: True}, {surface_id: "final"}, SETTLE_LIMIT):
+        continue
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return how long a call takes."""
     start = time.perf_counter()
-    for first in range(0, len(reports), size):
-        work(reports[first : first + size])
-    return len(reports) / (time.perf_counter() - start)
+    work()
+    return time.perf_counter() - start
 
 
-def measure(store: SqlStore, count: int) -> None:
-    """Print the throughput for several batch sizes, and the time to verify the store."""
-    surface = store.save_surface(make_surface(), [], [])
-    for size in (64, 256, 512):
-        unknown, known = (list(make_reports(surface.id, count)) for _ in range(2))
-        figures = (
-            per_second(lambda batch: store.apply_feedback(batch, NOW), unknown, size),
-            per_second(lambda batch: store.save_events([report.event for report in batch]), known, size),
-            per_second(lambda batch: store.apply_feedback(batch, NOW), known, size),
-        )
-        print(
-            "batches of {}: {:,.0f} reports/s on tokens, {:,.0f} remembered/s, then {:,.0f} reports/s".format(
-                size, *figures
-            )
-        )
-    start = time.perf_counter()
-    result = verify(store)
-    print(f"verify: {result.events:,} events in {time.perf_counter() - start:.1f} s, clean: {result.clean}")
+def first_list(store: Store) -> float:
+    """Return the seconds from the start of an engine, in a process that has compiled, to its first list."""
 
+    async def started() -> float:
+        engine, start = Engine(store), time.perf_counter()
+        await engine.start()
+        await engine.rank(NAME, "first")
+        taken = time.perf_counter() - start
+        await engine.stop()
+        return taken
 
-def blocks_cost(store: SqlStore, count: int) -> None:
-    """Print what blocks of time add to the cost of settling, in turn with and without them, and what they occupy.
-
-    There are 1,000 events a second, and blocks are merged after 10,000 events.
-    """
-    surface = store.save_surface(make_surface(), [], [])
-    seconds = {True: 0.0, False: 0.0}
-    for k in range(2 * ROUNDS):
-        with_blocks = k % 2 == 0
-        reports = list(make_reports(surface.id, count // ROUNDS))
-        skipped = nullcontext() if with_blocks else patch.object(sql_surfaces, "add_blocks", lambda *arguments: None)
-        start = time.perf_counter()
-        with skipped:
-            for first in range(0, len(reports), 512):
-                store.apply_feedback(reports[first : first + 512], NOW)
-                if with_blocks and first % 10_240 == 0:
-                    store.compact(surface.id, "", NOW + 3_600_000)
-        seconds[with_blocks] += time.perf_counter() - start
-    store.compact(surface.id, "", NOW + 3_600_000)
-    blocks = store.blocks(surface.id, "").values()
-    size = sum(len(encode_cells(block.cells)) for block in blocks)
-    print(
-        f"batches of 512: settling takes {seconds[True] / seconds[False]:.2f} times as long with blocks of time; "
-        f"{len(blocks)} blocks of {size / max(1, len(blocks)):,.0f} bytes"
-    )
+    return asyncio.run(started())
 
 
 def main() -> None:
     """Measure one store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stores", description=__doc__)
-    parser.add_argument("store", nargs="?", help="default: a SQLite file in a temporary folder")
-    parser.add_argument("--events", type=int, default=20_000, help="events per batch size")
+    parser.add_argument("store", nargs="?", help="an empty one; default: a SQLite file in a temporary folder")
+    parser.add_argument("--events", type=int, default=100_000)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_store(arguments.store or str(Path(folder) / "store.db"))
-        measure(store, arguments.events)
-        blocks_cost(store, arguments.events)
-        store.close()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(open_store(arguments.store or str(Path(folder) / "store.db"))) as store,
+    ):
+        count = arguments.events
+        written, settled = fill(store, count)
+        print(f"write {count / written:,.0f} events/s, settle {count / settled:,.0f} events/s")
+        print(f"start and first list without a snapshot {first_list(store):.2f} s")
+        relearned = seconds(lambda: rebuild(store))
+        print(f"learn again {count / relearned:,.0f} events/s, then a snapshot")
+        print(f"start and first list with a snapshot {first_list(store):.2f} s")
+        assert verify(store).clean
+        print(f"verify {seconds(lambda: verify(store)):.1f} s")
 
 
 if __name__ == "__main__":

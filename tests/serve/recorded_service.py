@@ -21,7 +21,8 @@ from bothworlds.serve.dashboard.routes import routes
 from bothworlds.serve.engine import served
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
-from bothworlds.serve.http.operations import FEEDBACK, OPERATIONS
+from bothworlds.serve.http.operations import OPERATIONS
+from bothworlds.serve.http.rank_feedback import FEEDBACK
 from bothworlds.serve.model import DRAW_KEY, event_id_of
 from bothworlds.serve.stores import open_store
 from tests.serve.app_server import listening

@@ -28,6 +28,9 @@ from bothworlds.serve.stores import Store, StoreError, open_store
 from bothworlds.serve.stores.database import Database
 
 ITEMS = ["a", "b", "c", "d", "e", "f"]
+SURFACE = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}
+MINUTE = 60_000
+HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 
 
 class Clock:
@@ -81,23 +84,23 @@ async def running(store: Store | None = None, clock: Callable[[], int] = now_ms,
             await engine.stop()
 
 
+def serving(store: Store, clock: Callable[[], int] | None = None, **options: Any):
+    """Runs an engine that settles and learns in ``refreshed`` only, so that nothing depends on time."""
+    return running(store, clock or Clock(), **({"refresh_ms": 3_600_000, "refresh_events": 10**9} | options))
+
+
 async def put_surface(engine: Engine, name: str = "home", **body: Any) -> Surface:
-    """Creates a surface and serves it."""
-    made = surface_rules.create_surface(name, {"slots": 3, "items": ITEMS} | body, engine.registry.clock()).surface
-    return await saved(engine, made)
-
-
-async def saved(engine: Engine, surface: Surface) -> Surface:
-    """Stores a version of a surface and serves it."""
-    stored = engine.registry.store.save_surface(surface, [])
-    await asyncio.to_thread(engine.registry.replace, stored)
-    return stored
+    """Creates a surface."""
+    made, _ = await engine.administration.put_surface(name, SURFACE | body, actor="test")
+    return made
 
 
 async def changed(engine: Engine, name: str = "home", **settings: Any) -> Surface:
-    """Changes settings of a surface."""
+    """Changes settings of a surface without computing its lists first, as another process may have done."""
     change = surface_rules.change_settings(engine.registry.surface(name), settings, engine.registry.clock())
-    return await saved(engine, change.surface)
+    stored = engine.registry.store.save_surface(change.surface, [])
+    await asyncio.to_thread(engine.registry.replace, stored)
+    return stored
 
 
 def with_engine(options: Mapping[str, Any] | None = None, **body: Any) -> Callable[..., Any]:
@@ -111,8 +114,7 @@ def with_engine(options: Mapping[str, Any] | None = None, **body: Any) -> Callab
         def run() -> None:
             async def whole(store: Store) -> None:
                 clock = Clock()
-                given = {"refresh_ms": 3_600_000, "refresh_events": 10**9} | dict(options or {})
-                async with running(store, clock=clock, **given) as engine:
+                async with serving(store, clock, **(options or {})) as engine:
                     await put_surface(engine, **body)
                     for _ in range(2):  # so that the first refresh, at the start, is over
                         await engine.recorder.flush()
@@ -157,6 +159,13 @@ async def visits(engine: Engine, requests: list[str], likes: set[str], **argumen
 async def refreshed(engine: Engine) -> None:
     """Waits until everything that was acknowledged is settled, learned, and drawn from."""
     await engine.recorder.refresh()
+
+
+async def looked(engine: Engine) -> None:
+    """Does what housekeeping does every minute, and what it does every second."""
+    await refreshed(engine)
+    await asyncio.to_thread(engine.housekeeping.learn_again)
+    await asyncio.to_thread(engine.housekeeping.look)
 
 
 async def written(engine: Engine) -> None:

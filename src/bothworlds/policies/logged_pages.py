@@ -73,10 +73,11 @@ class LogState:
     (4, [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 2.0, 0.0])
     """
 
-    __slots__ = ("clicked", "loss", "number", "pages", "policy", "shape", "shown", "skipped", "state")
+    __slots__ = ("clicked", "grows", "loss", "number", "pages", "policy", "shape", "shown", "skipped", "state")
 
     def __init__(self, policy: Any, n_items: int, n_positions: int) -> None:
         self.policy, self.shape = policy, check_shape(n_items, n_positions)
+        self.grows = has_parts(policy)  # whether states have parts
         self.state: Any = None
         self.number = self.pages = self.skipped = 0
         self.shown, self.clicked, self.loss = np.zeros((3, 0, n_positions))
@@ -93,14 +94,14 @@ class LogState:
         """
         if self.state is None:
             return self.new(n_items)
-        if has_parts(self.policy) and n_items > len(self.shown):
+        if self.grows and n_items > len(self.shown):
             return grown(self.policy, self.state, n_items, self.shape.n_positions)
         return self.state
 
     def new(self, n_items: int) -> Any:
         """Return a state in which nothing was learned; settings of the policy may refer to items that come later."""
         m = self.shape.n_positions
-        policy = self.policy.part(np.arange(n_items), np.arange(m)) if has_parts(self.policy) else self.policy
+        policy = self.policy.part(np.arange(n_items), np.arange(m)) if self.grows else self.policy
         return policy.init(n_items, m)
 
     def learn(self, pages: Sequence[LoggedPage]) -> None:
@@ -112,7 +113,7 @@ class LogState:
         new = [page for page in pages if page.number > self.number]
         every = (1 << self.shape.n_positions) - 1
         learned = [page for page in new if page.learned & every]
-        if learned and not has_parts(self.policy):
+        if learned and not self.grows:
             whole = [page for page in learned if self._is_whole(page)]
             self.skipped += len(learned) - len(whole)
             learned = whole

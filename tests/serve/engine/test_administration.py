@@ -17,8 +17,7 @@ from bothworlds.serve.engine.views import read_state
 from bothworlds.serve.model import Conflict, Invalid, StateConflict, Unknown
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import open_store
-
-from .service import ITEMS, Clock, answer, learned, looked, serving, visit, visits, with_service
+from tests.serve.running import ITEMS, Clock, answer, looked, refreshed, serving, visit, visits, with_engine
 
 NEW, OLD = {"name": "new", "policy": "ftrl-pbm", "share": 0.45}, {"name": "old", "policy": "uniform", "share": 0.45}
 ORDER = ["f", "e", "d"]
@@ -42,7 +41,7 @@ async def shown_to(engine, visitors):
     return {slot.item for k in range(100) for slot in (await engine.rank("home", f"{visitors}{k}")).slots}
 
 
-@with_service()
+@with_engine()
 async def test_changes_are_served_at_once_and_audited(engine, store, clock):
     await engine.administration.pause_item("home", "a", actor="test")
     assert "a" not in await shown_to(engine, "p")
@@ -64,7 +63,7 @@ async def test_changes_are_served_at_once_and_audited(engine, store, clock):
     ]
 
 
-@with_service()
+@with_engine()
 async def test_a_change_of_an_outdated_version_is_refused(engine, store, clock):
     version = engine.registry.surface("home").version
     changed = await engine.administration.patch_surface("home", {"floor": 0.05}, actor="one", if_version=version)
@@ -104,7 +103,7 @@ CHANGES = {
 def test_after_any_changes_the_state_is_what_the_log_gives(seed):
     rng = np.random.default_rng(seed)
 
-    @with_service(slots=2)
+    @with_engine(slots=2)
     async def run(engine, store, clock):
         for round in range(10):
             name = sorted(CHANGES)[rng.integers(len(CHANGES))]
@@ -120,10 +119,10 @@ def test_after_any_changes_the_state_is_what_the_log_gives(seed):
     run()
 
 
-@with_service()
+@with_engine()
 async def test_another_policy_learns_the_log_again_while_the_lists_of_before_are_served(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(60)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     before = await engine.reports.state("home")
     await engine.administration.patch_surface("home", {"policy": "uniform"}, actor="ann")
     entry = store.audit(1, 1)[0]
@@ -133,7 +132,7 @@ async def test_another_policy_learns_the_log_again_while_the_lists_of_before_are
     page = await engine.rank("home", "meanwhile")
     assert page.policy_id.startswith("ftrl-pbm:")
     assert (await answer(engine, page, [0])).status == "accepted"
-    await learned(engine)
+    await refreshed(engine)
     await asyncio.to_thread(engine.housekeeping.learn_again)
     after = await engine.reports.state("home")
     assert after["policy_id"].startswith("uniform:")
@@ -173,7 +172,7 @@ def test_a_replay_that_was_interrupted_is_done_after_a_restart(tmp_path):
     asyncio.run(second())
 
 
-@with_service()
+@with_engine()
 async def test_a_policy_that_cannot_be_computed_is_refused_and_nothing_is_changed(engine, store, clock):
     with pytest.raises(Invalid, match="only a simulation has"):
         await engine.administration.patch_surface("home", {"policy": "oracle"}, actor="ann")
@@ -187,12 +186,12 @@ async def test_a_policy_that_cannot_be_computed_is_refused_and_nothing_is_change
 # Resets
 
 
-@with_service()
+@with_engine()
 async def test_a_reset_forgets_what_was_settled_until_then_and_nothing_else(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(20)], {"a"})
     await visits(engine, [f"m{k}" for k in range(20)], {"a"}, segment="mobile")
     open_page = await engine.rank("home", "open")
-    await learned(engine)
+    await refreshed(engine)
     await engine.administration.reset("home", segment="mobile", actor="ann")
     assert (await engine.reports.state("home", "mobile"))["rounds"] == 0
     assert (await engine.reports.state("home"))["rounds"] == 20
@@ -202,7 +201,7 @@ async def test_a_reset_forgets_what_was_settled_until_then_and_nothing_else(engi
     assert np.ptp(state["marginals"]["x"]) < 1e-12
     # A page that was shown before, and settles after it, is learned.
     assert (await answer(engine, open_page, [0])).status == "accepted"
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home"))["rounds"] == 1
     assert same_bits(state_of(engine), replayed(engine, store))
     with pytest.raises(Unknown):
@@ -215,13 +214,13 @@ async def test_a_reset_forgets_what_was_settled_until_then_and_nothing_else(engi
 # Arms
 
 
-@with_service(arms=[NEW | {"share": 0.4}, OLD | {"share": 0.2}], holdout=0.1)
+@with_engine(arms=[NEW | {"share": 0.4}, OLD | {"share": 0.2}], holdout=0.1)
 async def test_each_arm_learns_from_its_own_pages(engine, store, clock):
     pages = []
     for k in range(30):
         pages += await visits(engine, [f"v{k}-{n}" for n in range(5)], {"a", "b"}, segment=["", "m"][k % 2])
     arms = Counter((page.arm, page.segment) for page in pages)
-    await learned(engine)
+    await refreshed(engine)
     assert len(arms) == 8
     for (arm, segment), n in arms.items():
         if arm != "holdout":
@@ -232,10 +231,10 @@ async def test_each_arm_learns_from_its_own_pages(engine, store, clock):
     ]
 
 
-@with_service(arms=[NEW, OLD], holdout=0.1)
+@with_engine(arms=[NEW, OLD], holdout=0.1)
 async def test_a_winner_is_promoted_without_forgetting(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(80)], {"a", "b"})
-    await learned(engine)
+    await refreshed(engine)
     waiting = [await engine.rank("home", f"w{k}") for k in range(20)]
     before = await engine.reports.state("home", arm="new")
     assert before["rounds"] > 20
@@ -254,7 +253,7 @@ async def test_a_winner_is_promoted_without_forgetting(engine, store, clock):
     # Pages that the arm had shown before are learned from by the surface.
     given = [FeedbackEvent(page.event_id, page.token, [0], True) for page in waiting]
     assert {one.status for one in await engine.feedback(given)} == {"accepted"}
-    await learned(engine)
+    await refreshed(engine)
     own = sum(page.arm == "new" for page in waiting)
     assert own
     assert (await engine.reports.state("home"))["rounds"] == before["rounds"] + own
@@ -281,7 +280,7 @@ def own_order(state):
 
 @pytest.mark.parametrize("policy", ["ftrl-pbm", "gibbs-ts", "toprank", "uniform"])
 def test_early_pages_show_the_order_of_the_page_and_later_ones_what_was_learned(policy):
-    @with_service(policy=policy, baseline=ORDER, baseline_rounds=100)
+    @with_engine(policy=policy, baseline=ORDER, baseline_rounds=100)
     async def start(engine, store, clock):
         state = await engine.reports.state("home")
         assert (own_order(state) > 0.89).all()
@@ -289,7 +288,7 @@ def test_early_pages_show_the_order_of_the_page_and_later_ones_what_was_learned(
         shown = []
         for k in range(6):
             shown += await visits(engine, [f"{policy}{k}-{n}" for n in range(20)], {"a", "b", "c"})
-            await learned(engine)
+            await refreshed(engine)
         early = np.mean([page.slots[0].item == "f" for page in shown[:20]])
         assert early > 0.6
         state = await engine.reports.state("home")
@@ -299,10 +298,10 @@ def test_early_pages_show_the_order_of_the_page_and_later_ones_what_was_learned(
     start()
 
 
-@with_service(baseline=ORDER)
+@with_engine(baseline=ORDER)
 async def test_a_start_from_the_baseline_changes_nothing_that_was_learned(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(30)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     before = await engine.reports.state("home")
     with pytest.raises(Invalid, match="has learned from 30 rounds already"):
         await engine.administration.start_from_baseline("home", rounds=30, actor="ann")
@@ -321,10 +320,10 @@ async def test_a_start_from_the_baseline_changes_nothing_that_was_learned(engine
     assert (await engine.reports.state("home"))["baseline_share"] == 0.9
 
 
-@with_service(arms=[{"name": "new", "policy": "ftrl-pbm", "share": 0.5}])
+@with_engine(arms=[{"name": "new", "policy": "ftrl-pbm", "share": 0.5}])
 async def test_rounds_of_a_start_are_those_of_the_arm_that_has_learned_least(engine, store, clock):
     pages = await visits(engine, [f"v{k}" for k in range(60)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     few, many = sorted(Counter(page.arm for page in pages).values())
     assert few < many
     await engine.administration.start_from_baseline("home", rounds=few + 1, actor="ann")
@@ -399,18 +398,18 @@ class Failing(Policy):
 def test_a_surface_that_cannot_be_learned_shows_its_own_order_and_holds_up_no_other(monkeypatch):
     monkeypatch.setitem(_registered(), "failing", Failing)
 
-    @with_service(policy="failing", retention_days=1)
+    @with_engine(policy="failing", retention_days=1)
     async def run(engine, store, clock):
         await engine.administration.put_surface(
             "other", {"slots": 3, "items": ITEMS, "retention_days": 1}, actor="test"
         )
         await visits(engine, [f"v{k}" for k in range(5)], set())
-        await learned(engine)
+        await refreshed(engine)
         assert (await engine.reports.state("home"))["rounds"] == 5
         pages = await visits(engine, [f"w{k}" for k in range(3)], set(ITEMS))
         for k in range(5):
             await visit(engine, f"o{k}", {"a"}, surface="other")
-        await learned(engine)
+        await refreshed(engine)
         assert (await engine.reports.state("other"))["rounds"] == 5
         reasons = engine.health()["reasons"]
         assert any("'home' shows the page's own order: the sums do not fit" in reason for reason in reasons)
@@ -433,19 +432,19 @@ def test_a_surface_that_cannot_be_learned_shows_its_own_order_and_holds_up_no_ot
     run()
 
 
-@with_service()
+@with_engine()
 async def test_a_surface_may_begin_with_a_single_item(engine, store, clock):
     await engine.administration.put_surface("small", {"slots": 1, "items": ["x"], "policy": "ftrl-pbm"}, actor="ann")
     for k in range(3):
         page = await visit(engine, f"r{k}", {"x"}, surface="small")
         assert ([slot.item for slot in page.slots], page.slots[0].learn) == (["x"], False)
-    await learned(engine)
+    await refreshed(engine)
     state = await engine.reports.state("small")
     assert (state["items"], state["rounds"], state["marginals"]["x"]) == (["x"], 0, [[1.0]])
     await engine.reports.report("small")
     await engine.administration.put_item("small", "y", actor="ann")
     pages = [await visit(engine, f"s{k}", {"y"}, surface="small") for k in range(20)]
     assert {page.slots[0].item for page in pages} == {"x", "y"}
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("small"))["rounds"] == 20
     assert not engine.health()["reasons"]

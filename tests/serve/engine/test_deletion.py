@@ -10,16 +10,15 @@ from bothworlds.serve.engine import housekeeping
 from bothworlds.serve.model import Unknown
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import open_store
-
-from .service import DAY, HOUR, ITEMS, Clock, answer, learned, looked, serving, visit, visits, with_service
+from tests.serve.running import DAY, HOUR, ITEMS, Clock, answer, looked, refreshed, serving, visit, visits, with_engine
 
 DELETED = "this event was deleted"
 
 
-@with_service()
+@with_engine()
 async def test_a_deleted_event_leaves_what_was_learned(engine, store, clock):
     pages = [await visit(engine, f"r{k}", {"a"}) for k in range(20)]
-    await learned(engine)
+    await refreshed(engine)
     waiting, before = await engine.rank("home", "waiting"), await engine.reports.state("home")  # not written yet
     for page in (pages[0], waiting):
         await engine.log.delete_event(page.event_id, actor="ann")
@@ -49,7 +48,7 @@ async def test_a_deleted_event_leaves_what_was_learned(engine, store, clock):
     assert details[-1] == f"event {pages[0].event_id}: 1 deleted"
 
 
-@with_service()
+@with_engine()
 async def test_many_rejections_are_explained_one_by_one(engine, store, clock):
     pages = await visits(engine, [f"r{k}" for k in range(20)], {"a"})
     for k in range(10):
@@ -58,11 +57,11 @@ async def test_many_rejections_are_explained_one_by_one(engine, store, clock):
     assert [result.reason for result in results] == [DELETED] * 10 + [""] * 10
 
 
-@with_service(policy="uniform")
+@with_engine(policy="uniform")
 async def test_all_events_of_a_visitor_are_deleted(engine, store, clock):
     visitors = ["lovelace"] * 11 + ["babbage"] * 5 + [""] * 4
     pages = [await visit(engine, f"r{k}", {"a"}, visitor=visitor) for k, visitor in enumerate(visitors)]
-    await learned(engine)
+    await refreshed(engine)
     unsent = await engine.rank("home", "unsent", visitor="lovelace")
     assert await engine.log.delete_visitor("adam", actor="ann") == 0
     assert await engine.log.delete_visitor("lovelace", actor="ann") == 12
@@ -72,7 +71,7 @@ async def test_all_events_of_a_visitor_are_deleted(engine, store, clock):
     assert (await engine.reports.state("home"))["rounds"] == 20
 
 
-@with_service(retention_days=2, attribution_seconds=600)
+@with_engine(retention_days=2, attribution_seconds=600)
 async def test_old_events_are_deleted_when_no_click_can_change_them(engine, store, clock):
     start = clock.at
     pages = await visits(engine, [f"r{k}" for k in range(20)], {"a"})
@@ -82,7 +81,7 @@ async def test_old_events_are_deleted_when_no_click_can_change_them(engine, stor
     assert engine.health()["events_deleted"] == 0
     young = await visit(engine, "young", {"a"})
     clock.at = start + 2 * DAY + 2 * housekeeping.PASS_MS
-    await learned(engine)
+    await refreshed(engine)
     before, uplift = (
         await engine.reports.state("home"),
         (await engine.reports.report("home", since=start - 1000))["uplift"],
@@ -107,13 +106,13 @@ def test_no_old_event_is_deleted_without_an_audit_entry(monkeypatch, events, det
     """An entry that is written after the last transaction would be lost if the process is killed before."""
     monkeypatch.setattr(housekeeping, "BATCH", 7)
 
-    @with_service(retention_days=1)
+    @with_engine(retention_days=1)
     async def run(engine, store, clock):
         def audited():
             return [one["detail"] for one in store.audit(1, 99) if one["actor"] == housekeeping.RETENTION_ACTOR][::-1]
 
         await visits(engine, [f"r{k}" for k in range(events)], {"a"})
-        await learned(engine)
+        await refreshed(engine)
         clock.at += 5 * DAY
         delete, after = store.delete_old_events, []
 
@@ -143,7 +142,7 @@ def test_events_that_another_policy_has_not_learned_yet_are_kept(tmp_path, monke
             body = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", "retention_days": 1}
             await engine.administration.put_surface("home", body, actor="test")
             await visits(engine, [f"v{k}" for k in range(20)], {"a"})
-            await learned(engine)
+            await refreshed(engine)
         store.close()
 
     async def second():
@@ -153,7 +152,7 @@ def test_events_that_another_policy_has_not_learned_yet_are_kept(tmp_path, monke
                 monkeypatch.setattr(engine.housekeeping, "_save_present", lambda *arguments: None)
             await engine.administration.patch_surface("home", {"policy": "comb-ucb"}, actor="ann")
             clock.at += 5 * DAY
-            await learned(engine)
+            await refreshed(engine)
             await asyncio.to_thread(engine.housekeeping.look)
             assert store.deleted(1).events == 20
         store.close()
@@ -171,10 +170,10 @@ def test_events_that_another_policy_has_not_learned_yet_are_kept(tmp_path, monke
     assert asyncio.run(third()) == ("comb-ucb", 0 if broken else 20)
 
 
-@with_service(retention_days=1, late_seconds=10 * 86_400)
+@with_engine(retention_days=1, late_seconds=10 * 86_400)
 async def test_open_windows_keep_events_longer_than_retention(engine, store, clock):
     page = await visit(engine, "r1", set())
-    await learned(engine)
+    await refreshed(engine)
     clock.at += 5 * DAY
     await looked(engine)
     assert (await answer(engine, page, [0])).status == "late_applied"
@@ -183,11 +182,11 @@ async def test_open_windows_keep_events_longer_than_retention(engine, store, clo
     assert engine.health()["events_deleted"] == 1
 
 
-@with_service(retention_days=1, attribution_seconds=600)
+@with_engine(retention_days=1, attribution_seconds=600)
 async def test_a_clock_that_is_set_ahead_and_back_teaches_nothing_twice(engine, store, clock):
     """With times instead of numbers, 40 pages were learned as 80 rounds, and clicks after a reset were expired."""
     pages = await visits(engine, [f"r{k}" for k in range(40)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     start = clock.at
     clock.at += 3 * DAY
     await looked(engine)
@@ -203,16 +202,16 @@ async def test_a_clock_that_is_set_ahead_and_back_teaches_nothing_twice(engine, 
     assert (await engine.reports.state("home"))["rounds"] == 0
     page = await engine.rank("home", "after")
     assert (await answer(engine, page, [0])).status == "accepted"
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home"))["rounds"] == 1
     await engine.log.delete_event(page.event_id, actor="ann")
     again = await engine.rank("home", "later")
     assert (await answer(engine, again, [0])).status == "accepted"
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home"))["rounds"] == 2
 
 
-@with_service()
+@with_engine()
 async def test_sums_by_visitors_are_kept_for_the_current_comparison_only(engine, store, clock):
     for k in range(40):
         await visit(engine, f"r{k}", {"a"}, visitor=f"v{k}")
@@ -231,10 +230,10 @@ async def test_sums_by_visitors_are_kept_for_the_current_comparison_only(engine,
     assert store.visitor_sums(1, None, 0, 2 * clock.at) != {}
 
 
-@with_service()
+@with_engine()
 async def test_a_deleted_surface_takes_everything_with_it_but_the_audit_log(engine, store, clock):
     page = await visit(engine, "r1", {"a"})
-    await learned(engine)
+    await refreshed(engine)
     await engine.administration.delete_surface("home", actor="ann")
     with pytest.raises(Unknown, match="no surface 'home'"):
         await engine.rank("home", "r2")

@@ -398,9 +398,9 @@ async def test_new_items_and_settings_are_served_at_once_and_learned_from_then_o
     assert (await engine.rank("home", "after")).policy_id != before.policy_id
 
 
-@with_engine(arms=[NEW])
+@with_engine(policy="all-weather", arms=[NEW])
 async def test_a_surface_whose_lists_cannot_be_made_is_served_by_its_own_order(engine, store, clock):
-    await put_surface(engine, "other")
+    await put_surface(engine, "other", policy="all-weather")
     await visits(engine, [f"v{k}" for k in range(20)], {"a"})
     pages = {page.arm: page for page in [await engine.rank("home", f"w{k}") for k in range(40)]}
     make = lists_module.known_marginals
@@ -436,7 +436,7 @@ async def test_a_surface_whose_lists_cannot_be_made_is_served_by_its_own_order(e
 
 @with_engine()
 async def test_a_policy_that_fails_to_learn_is_replaced_by_the_own_order_and_others_learn(engine, store, clock):
-    await put_surface(engine, "other")
+    await put_surface(engine, "other", policy="all-weather")
     pages = [await engine.rank(name, "r1") for name in ("home", "other")]
     with pytest.MonkeyPatch.context() as patch:
         learn = engine.states._learn
@@ -477,7 +477,7 @@ def test_a_surface_with_a_policy_that_does_not_exist_any_more_is_served_by_its_o
             assert (await engine.rank("home", "r")).policy_id == "baseline"
             assert (await engine.rank("home", "known")).slots == known.slots
             assert (await answer(engine, known, [0])).status == "accepted"
-            assert (await engine.rank("other", "r")).policy_id.startswith("all-weather")
+            assert (await engine.rank("other", "r")).policy_id.startswith("ftrl-pbm")
             await refreshed(engine)
             assert engine.health()["last_error"] is None
 

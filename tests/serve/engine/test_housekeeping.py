@@ -13,8 +13,7 @@ from bothworlds.serve.engine import housekeeping
 from bothworlds.serve.observability.metrics import Metrics
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import open_store
-
-from .service import ITEMS, MINUTE, Clock, eventually, learned, looked, serving, visits, with_service
+from tests.serve.running import ITEMS, MINUTE, Clock, eventually, looked, refreshed, serving, visits, with_engine
 
 WORST_LIST = {"policy": "fixed", "policy_settings": {"ranking": [5, 4, 3]}}
 RATES = dict(zip("abcdef", (0.6, 0.5, 0.4, 0.1, 0.1, 0.1)))
@@ -38,7 +37,7 @@ async def shoppers(engine, clock, rng, numbers, feedback=lambda arm: True):
 
 
 @pytest.mark.slow
-@with_service(holdout=0.2, guard_after=150, floor=0.02, **WORST_LIST)
+@with_engine(holdout=0.2, guard_after=150, floor=0.02, **WORST_LIST)
 async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_person_restarts(engine, store, clock):
     rng = np.random.default_rng(3)
     await shoppers(engine, clock, rng, range(120))
@@ -76,7 +75,7 @@ async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_perso
     ids=lambda settings: next(iter(settings)),
 )
 def test_the_guard_can_be_turned_off(settings):
-    @with_service(**({"holdout": 0.2, "guard_after": 150} | WORST_LIST | settings))
+    @with_engine(**({"holdout": 0.2, "guard_after": 150} | WORST_LIST | settings))
     async def run(engine, store, clock):
         await shoppers(engine, clock, np.random.default_rng(3), range(720))
         assert engine.registry.surface("home").guarded_since is None
@@ -85,7 +84,7 @@ def test_the_guard_can_be_turned_off(settings):
 
 
 @pytest.mark.slow
-@with_service(holdout=0.2, guard_after=150, policy="fixed", policy_settings={"ranking": [0, 1, 2]})
+@with_engine(holdout=0.2, guard_after=150, policy="fixed", policy_settings={"ranking": [0, 1, 2]})
 async def test_a_learner_that_is_as_good_is_not_replaced(engine, store, clock):
     await shoppers(engine, clock, np.random.default_rng(3), range(600))
     guard = (await engine.reports.report("home"))["guard"]
@@ -94,7 +93,7 @@ async def test_a_learner_that_is_as_good_is_not_replaced(engine, store, clock):
 
 
 @pytest.mark.slow
-@with_service(holdout=0.3, guard=False, policy="uniform", attribution_seconds=600)
+@with_engine(holdout=0.3, guard=False, policy="uniform", attribution_seconds=600)
 async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead_of_an_uplift(engine, store, clock):
     rng = np.random.default_rng(1)
     await shoppers(engine, clock, rng, range(300))
@@ -121,7 +120,7 @@ async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead
 
 
 @pytest.mark.slow
-@with_service(policy="comb-ucb", policy_settings={"detect": True})
+@with_engine(policy="comb-ucb", policy_settings={"detect": True})
 async def test_a_change_that_a_policy_detects_is_told_once(engine, store, clock):
     async def shown(names, best):
         for k in range(0, len(names), 60):
@@ -155,7 +154,7 @@ def test_snapshots_are_saved_at_the_latest_when_the_service_stops(tmp_path, monk
                 "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test"
             )
             await visits(engine, [f"v{k}" for k in range(40)], {"a"})
-            await learned(engine)
+            await refreshed(engine)
             state = await engine.reports.state("home")
         (learner,) = store.learners(1)
         assert store.snapshot(learner.id).number == 40
@@ -179,7 +178,7 @@ def test_the_thread_survives_a_store_that_fails_and_says_so(monkeypatch):
     monkeypatch.setattr(housekeeping, "TICK_SECONDS", 0.005)
     monkeypatch.setattr(housekeeping, "MINUTE_MS", 0)
 
-    @with_service()
+    @with_engine()
     async def run(engine, store, clock):
         def away(*arguments):
             raise housekeeping.StoreError("the disk is full")
@@ -193,10 +192,10 @@ def test_the_thread_survives_a_store_that_fails_and_says_so(monkeypatch):
     run()
 
 
-@with_service(holdout=0.2, **WORST_LIST)
+@with_engine(holdout=0.2, **WORST_LIST)
 async def test_a_process_without_the_lease_checks_and_deletes_nothing(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(20)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     other = serving(store, clock, shared=True)
     async with other as second:
         await asyncio.to_thread(second.registry.refresh)

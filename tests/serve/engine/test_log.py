@@ -15,8 +15,7 @@ from bothworlds.serve.engine.views import read_state
 from bothworlds.serve.model import Invalid
 from bothworlds.serve.schemas import Imported
 from bothworlds.serve.stores import open_store
-
-from .service import DAY, ITEMS, Clock, answer, learned, looked, serving, visit, visits, with_service
+from tests.serve.running import DAY, ITEMS, Clock, answer, looked, refreshed, serving, visit, visits, with_engine
 
 NEW, OLD = {"name": "new", "policy": "ftrl-pbm", "share": 0.5}, {"name": "old", "policy": "uniform", "share": 0.5}
 
@@ -34,7 +33,7 @@ async def taught(tmp_path, rows, surface=None, name="home"):
         body = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"} | (surface or {})
         await engine.administration.put_surface(name, body, actor="test")
         imported = await engine.log.import_rows(name, iter(rows), actor="test")
-        await learned(engine)
+        await refreshed(engine)
         state = await engine.reports.state(name)
         rows = await asyncio.to_thread(list, engine.log.export(name))
     store.close()
@@ -49,7 +48,7 @@ def state_of(engine, surface="home", segment="", arm="learner"):
 
 
 def test_an_exported_log_teaches_another_store_the_same(tmp_path):
-    @with_service(holdout=0.2)
+    @with_engine(holdout=0.2)
     async def run(engine, store, clock):
         names = [f"v{k}" for k in range(60)]
         await visits(engine, names[::2], {"a", "b"}, segment="m")
@@ -57,7 +56,7 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
         await engine.administration.put_item("home", "g", actor="test")
         await engine.administration.pause_item("home", "e", actor="test")
         await visits(engine, [f"w{k}" for k in range(30)], {"g"})
-        await learned(engine)
+        await refreshed(engine)
         header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
         assert header["format"] == EXPORT_FORMAT
         assert [(one["name"], one["state"]) for one in header["surface"]["items"]][-3:] == [
@@ -74,7 +73,7 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
             )
             imported = await second.log.import_rows("home", iter([header, *rows]), actor="test")
             assert imported == Imported(taken=90, known=0, refused=0, reasons={})
-            await learned(second)
+            await refreshed(second)
             for segment in ("", "m"):
                 mine, theirs = state_of(engine, segment=segment), state_of(second, segment=segment)
                 assert mine.pages > 10
@@ -91,12 +90,12 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
 
 
 def test_items_in_another_order_are_known_by_their_names(tmp_path):
-    @with_service()
+    @with_engine()
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(20)], {"a"}, exclude=["f", "e"])
         await engine.administration.put_item("home", "new", actor="test")
         await visits(engine, [f"w{k}" for k in range(20)], {"a"}, exclude=["a", "b", "c", "d"])
-        await learned(engine)
+        await refreshed(engine)
         rows, ours = await asyncio.to_thread(list, engine.log.export("home")), await engine.reports.state("home")
         assert {"absent", "eligible"} <= {key for row in rows[1:] for key in row}
         order = ["new", "f", "x", "e", "d", "c", "b", "a"]
@@ -115,10 +114,10 @@ def test_items_in_another_order_are_known_by_their_names(tmp_path):
 
 
 def test_positions_count_from_one_in_exports_and_from_either_in_imports(tmp_path):
-    @with_service(holdout=0.2)
+    @with_engine(holdout=0.2)
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(30)], {"a", "b"}, pins={0: "c"})
-        await learned(engine)
+        await refreshed(engine)
         header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
         older = [{**row, "position": row["position"] - 1} for row in rows]
         losses = []
@@ -131,7 +130,7 @@ def test_positions_count_from_one_in_exports_and_from_either_in_imports(tmp_path
     run()
 
 
-@with_service(max_segments=2)
+@with_engine(max_segments=2)
 async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
     good = [
         {"event": "one", "position": j, "item": "abc"[j], "click": j == 1, "propensity": 0.25, "timestamp": None}
@@ -159,7 +158,7 @@ async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
     taken = await engine.log.import_rows("home", rows, actor="test")
     assert taken.taken == 2
     assert taken.refused == len(bad) - 1 + 2
-    await learned(engine)
+    await refreshed(engine)
     assert len(list(engine.log.export("home"))) == 1 + 4
     state = await engine.reports.state("home")
     assert state["rounds"] == 1
@@ -174,10 +173,10 @@ async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
 def test_a_note_that_its_policy_could_not_read_is_refused(tmp_path):
     """It would be learned again at every start, and stop the learner for good."""
 
-    @with_service(policy="toprank", policy_settings={"horizon": 1000})
+    @with_engine(policy="toprank", policy_settings={"horizon": 1000})
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(10)], {"a"})
-        await learned(engine)
+        await refreshed(engine)
         header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
         noted = [row for row in rows if row.get("note")]
         assert len(noted) == 10
@@ -196,30 +195,30 @@ def test_a_note_that_its_policy_could_not_read_is_refused(tmp_path):
     run()
 
 
-@with_service()
+@with_engine()
 async def test_a_log_teaches_another_surface_of_the_same_store_once(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(30)], {"a", "b"})
-    await learned(engine)
+    await refreshed(engine)
     await engine.administration.put_surface("twin", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="test")
     rows = list(engine.log.export("home"))
     for taken, known in ((30, 0), (0, 30)):
         imported = await engine.log.import_rows("twin", iter(rows), actor="test")
-        await learned(engine)
+        await refreshed(engine)
         assert (imported.taken, imported.known, imported.refused) == (taken, known, 0)
         assert (await engine.reports.state("twin"))["loss"] == (await engine.reports.state("home"))["loss"]
     assert (await engine.log.import_rows("home", iter(rows), actor="test")).known == 30
 
 
-@with_service(holdout=0.5)
+@with_engine(holdout=0.5)
 async def test_imported_pages_are_learned_from_but_are_in_no_comparison(engine, store, clock):
     """Their arms were not drawn by this surface: a log of another population would look like an uplift."""
     await visits(engine, [f"v{k}" for k in range(100)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     clock.at += 120_000
     before = await engine.reports.report("home")
     rows = [row for k in range(500) for row in page(f"other {k}", "a", "b", "c", click=1)]
     assert (await engine.log.import_rows("home", rows, actor="ann")).taken == 500
-    await learned(engine)
+    await refreshed(engine)
     after = await engine.reports.report("home")
     for part in ("headline", "holdout", "uplift", "series", "shift"):
         assert after[part] == before[part], part
@@ -228,7 +227,7 @@ async def test_imported_pages_are_learned_from_but_are_in_no_comparison(engine, 
     assert (entry["actor"], entry["action"], entry["detail"]) == ("ann", "import", "500 events taken, 0 known before")
 
 
-@with_service(max_segments=2)
+@with_engine(max_segments=2)
 async def test_imports_respect_max_segments(engine, store, clock):
     await engine.rank("home", "r1", segment="one")
     rows = [row for k, name in enumerate(["one", "two", "two", ""]) for row in page(f"e{k}", "a", segment=name)]
@@ -237,10 +236,10 @@ async def test_imports_respect_max_segments(engine, store, clock):
 
 
 def test_an_exported_log_teaches_the_same_arms(tmp_path):
-    @with_service(arms=[NEW, OLD])
+    @with_engine(arms=[NEW, OLD])
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(60)], {"a", "b"})
-        await learned(engine)
+        await refreshed(engine)
         rows = list(engine.log.export("home"))
         assert {row["arm"] for row in rows[1:]} == {"new", "old"}
         assert [(arm["name"], arm["learner"]) for arm in rows[0]["surface"]["arms"]] == [("new", 1), ("old", 2)]
@@ -249,7 +248,7 @@ def test_an_exported_log_teaches_the_same_arms(tmp_path):
             body = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", "arms": [OLD, NEW]}
             await second.administration.put_surface("home", body, actor="test")
             assert (await second.log.import_rows("home", iter(rows), actor="test")).taken == 60
-            await learned(second)
+            await refreshed(second)
             for arm in ("new", "old"):
                 assert (await second.reports.state("home", arm=arm))["loss"] == (
                     await engine.reports.state("home", arm=arm)
@@ -263,13 +262,13 @@ def test_an_exported_log_teaches_the_same_arms(tmp_path):
 
 
 def test_the_log_of_a_promoted_arm_teaches_the_policy_of_another_surface(tmp_path):
-    @with_service(arms=[NEW | {"share": 0.3}, OLD | {"share": 0.3}], holdout=0.1, policy="uniform")
+    @with_engine(arms=[NEW | {"share": 0.3}, OLD | {"share": 0.3}], holdout=0.1, policy="uniform")
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(80)], {"a", "b"})
-        await learned(engine)
+        await refreshed(engine)
         await engine.administration.promote("home", "new", actor="ann")
         await visits(engine, [f"w{k}" for k in range(40)], {"a", "b"})
-        await learned(engine)
+        await refreshed(engine)
         rows, ours = list(engine.log.export("home")), await engine.reports.state("home")
         imported, _, theirs = await taught(tmp_path, rows)
         assert [theirs[key] for key in ("rounds", "loss", "clicked")] == [
@@ -287,35 +286,35 @@ def test_the_log_of_a_promoted_arm_teaches_the_policy_of_another_surface(tmp_pat
     run()
 
 
-@with_service(objective="rewards")
+@with_engine(objective="rewards")
 async def test_rewards_are_exported_and_imported(engine, store, clock):
     pages = [await engine.rank("home", f"v{k}") for k in range(10)]
     for one in pages:
         await answer(engine, one, [], rewards={0: 0.25, 2: 1.0})
-    await learned(engine)
+    await refreshed(engine)
     _, *rows = list(engine.log.export("home"))
     assert [(row["reward"], row["click"]) for row in rows[:3]] == [(0.25, 1), (0.0, 0), (1.0, 1)]
     await engine.administration.put_surface(
         "twin", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm", "objective": "rewards"}, actor="t"
     )
     assert (await engine.log.import_rows("twin", rows, actor="test")).taken == 10
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("twin"))["loss"] == (await engine.reports.state("home"))["loss"]
     await engine.administration.put_surface("clicks", {"slots": 3, "items": ITEMS}, actor="t")
     refused = await engine.log.import_rows("clicks", rows, actor="test")
     assert refused.reasons == {"a reward, but the surface counts clicks": 10}
 
 
-@with_service()
+@with_engine()
 async def test_late_clicks_are_not_exported_and_pages_that_are_not_learned_say_so(engine, store, clock):
     late, void, seen, unseen = [await engine.rank("home", name) for name in ("late", "void", "seen", "unseen")]
     await answer(engine, late, [0])
     await answer(engine, void, [], shown=False)
     await answer(engine, seen, [1], shown=True, final=False)
-    await learned(engine)
+    await refreshed(engine)
     assert (await answer(engine, late, [2])).status == "late_applied"
     clock.at += DAY // 2
-    await learned(engine)
+    await refreshed(engine)
     rows = {}
     for row in list(engine.log.export("home"))[1:]:
         rows.setdefault(row["event"], []).append(row)
@@ -342,11 +341,11 @@ def test_deleted_events_do_not_come_back_by_an_import(monkeypatch, broken):
         deleted_events_do_not_come_back()
 
 
-@with_service(retention_days=2)
+@with_engine(retention_days=2)
 async def deleted_events_do_not_come_back(engine, store, clock):
     visitors = ["lovelace"] * 3 + ["babbage"] * 7
     pages = [await visit(engine, f"r{k}", {"a"}, visitor=visitor) for k, visitor in enumerate(visitors)]
-    await learned(engine)
+    await refreshed(engine)
     rows, state = list(engine.log.export("home")), await engine.reports.state("home")
     assert await engine.log.delete_visitor("lovelace", actor="ann") == 3
     await looked(engine)
@@ -361,7 +360,7 @@ async def deleted_events_do_not_come_back(engine, store, clock):
     await looked(engine)
     imported = await engine.log.import_rows("home", rows, actor="ann")
     assert (imported.taken, imported.reasons) == (0, {"an event that was deleted": 10})
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home"))["rounds"] == state["rounds"] + 1
     # Another surface may learn from them: it has never had them.
     await engine.administration.put_surface("twin", {"slots": 3, "items": ITEMS}, actor="test")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
-from bothworlds.serve.engine import recorder
+from bothworlds.serve.engine import learning, recorder
 from bothworlds.serve.model import TooMany, Unavailable
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import StoreError
@@ -247,3 +248,30 @@ async def test_learners_that_nobody_uses_have_no_lists(engine, store, clock):
     await refreshed(engine)
     assert one.lists is None
     assert (await engine.rank("home", "r3")).policy_id != waiting.policy_id
+
+
+def shown_lists(slow):
+    """What 40 visitors see and do; with ``slow``, on a machine that takes long for everything."""
+    seen = []
+
+    @with_engine(holdout=0.3)
+    async def run(engine, store, clock):
+        with pytest.MonkeyPatch.context() as patch:
+            if slow:
+                patch.setattr(learning, "SLICE", 0.0)
+                wait = engine.recorder._wait
+                patch.setattr(engine.recorder, "_wait", lambda: (wait(), time.sleep(0.001)))
+            for k in range(40):
+                page = await engine.rank("home", f"v{k}")
+                seen.append([slot.item for slot in page.slots])
+                await answer(engine, page, [slot.slot for slot in page.slots if slot.item in ("a", "b")])
+                clock.at += 20
+                if k % 5 == 4:
+                    await refreshed(engine)
+
+    run()
+    return seen
+
+
+def test_what_visitors_see_does_not_depend_on_the_speed_of_the_machine():
+    assert shown_lists(slow=True) == shown_lists(slow=False)

@@ -14,8 +14,7 @@ from bothworlds.serve.engine.views import read_state
 from bothworlds.serve.model import Invalid, TooMany, Unknown
 from bothworlds.serve.stores import open_store
 from tests.serve.conftest import on_both
-
-from .service import DAY, HOUR, ITEMS, Clock, answer, learned, looked, serving, visit, visits, with_service
+from tests.serve.running import DAY, HOUR, ITEMS, Clock, answer, looked, refreshed, serving, visit, visits, with_engine
 
 WINDOW = 600_000 + 86_400_000  # milliseconds for which a click on a page is accepted
 SECONDS = {"attribution_seconds": 600}
@@ -29,14 +28,14 @@ async def listed(engine):
     return {line["name"]: line for line in await engine.reports.segments("home")}
 
 
-@with_service(max_segments=3)
+@with_engine(max_segments=3)
 async def test_a_segment_that_is_not_admitted_is_served_as_the_default_one(engine, store, clock):
     for name in ("one", "two"):
         assert (await engine.rank("home", name, segment=name)).segment == name
     page = await engine.rank("home", "r3", segment="three")
     assert page.segment == ""
     assert (await answer(engine, page, [0])).status == "accepted"
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home"))["rounds"] == 1
     assert (await engine.reports.event(page.event_id))["segment"] == ""
     assert await engine.rank("home", "r3", segment="three") == page
@@ -45,11 +44,11 @@ async def test_a_segment_that_is_not_admitted_is_served_as_the_default_one(engin
         await engine.administration.start_from_baseline("home", rounds=10, segment="three", actor="test")
 
 
-@with_service(max_segments=2)
+@with_engine(max_segments=2)
 async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     settled = await visit(engine, "r1", {"a"}, segment="one")
     waiting = await engine.rank("home", "r2", segment="one")
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.rank("home", "r3", segment="two")).segment == ""
     await engine.administration.delete_segment("home", "one", actor="ann")
     assert names(engine) == {""}
@@ -69,7 +68,7 @@ async def test_a_deleted_segment_makes_room_for_another(engine, store, clock):
     assert (await answer(engine, again, [0])).status == "accepted"
 
 
-@with_service()
+@with_engine()
 async def test_what_cannot_be_deleted_is_refused(engine, store, clock):
     with pytest.raises(Invalid, match="reset"):
         await engine.administration.delete_segment("home", "", actor="ann")
@@ -79,22 +78,22 @@ async def test_what_cannot_be_deleted_is_refused(engine, store, clock):
         await engine.administration.delete_segment("away", "mobile", actor="ann")
 
 
-@with_service()
+@with_engine()
 async def test_a_page_dated_in_the_far_future_does_not_outlive_its_segment(engine, store, clock):
     """With times instead of ids, every later click of that name was expired, for good."""
     row = {"position": 0, "item": "a", "click": 1, "propensity": 0.5, "timestamp": "2031-01-01T00:00:00Z"}
     taken = await engine.log.import_rows("home", [{**row, "event": "far", "segment": "mobile"}], actor="test")
     assert taken.taken == 1
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home", "mobile"))["rounds"] == 1
     await engine.administration.delete_segment("home", "mobile", actor="ann")
     page = await engine.rank("home", "r1", segment="mobile")
     assert (await answer(engine, page, [0])).status == "accepted"
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home", "mobile"))["rounds"] == 1
     await engine.administration.reset("home", segment="mobile", actor="ann")
     await visit(engine, "r2", {"a"}, segment="mobile")
-    await learned(engine)
+    await refreshed(engine)
     assert (await engine.reports.state("home", "mobile"))["rounds"] == 1
 
 
@@ -138,7 +137,7 @@ def test_deleting_a_segment_under_traffic_leaves_what_its_log_gives(place):
         until.set_result(None)
         total = sum(await asyncio.gather(*shoppers)) + 8
         for engine in engines * 2:  # one settles, and the others learn
-            await learned(engine)
+            await refreshed(engine)
         for engine in engines:
             await engine.registry.catch_up()
             assert await asyncio.to_thread(differing, engine, engine.registry.store) == []
@@ -161,11 +160,11 @@ def test_deleting_a_segment_under_traffic_leaves_what_its_log_gives(place):
     assert found[0] == found[1]
 
 
-@with_service()
+@with_engine()
 async def test_a_state_that_is_not_what_its_log_gives_is_found(engine, store, clock):
     """The broken twin of the comparison: one page is learned by the state and is not in the log."""
     await visits(engine, [f"v{k}" for k in range(5)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     assert await asyncio.to_thread(differing, engine, store) == []
     served = engine.registry.served("home")
     (events,) = store.learner_events(served.learner("").learner.id, 0)
@@ -174,10 +173,10 @@ async def test_a_state_that_is_not_what_its_log_gives_is_found(engine, store, cl
     assert await asyncio.to_thread(differing, engine, store) == [""]
 
 
-@with_service(**SECONDS)
+@with_engine(**SECONDS)
 async def test_segments_are_listed_with_their_last_use(engine, store, clock):
     await visit(engine, "r1", {*ITEMS}, segment="one")
-    await learned(engine)
+    await refreshed(engine)
     clock.at += HOUR
     await engine.rank("home", "r2", segment="two")
     lines = await listed(engine)
@@ -199,7 +198,7 @@ async def expired(engine, clock, to):
     return names(engine) - {""}
 
 
-@with_service(segment_idle_days=10, **SECONDS)
+@with_engine(segment_idle_days=10, **SECONDS)
 async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(engine, store, clock):
     await visit(engine, "r1", {*ITEMS}, segment="clicked")
     await visit(engine, "r2", set(), segment="shown")
@@ -224,7 +223,7 @@ async def test_segments_that_nobody_uses_expire_and_those_without_a_click_soon(e
     )
 
 
-@with_service(segment_idle_days=10, **SECONDS)
+@with_engine(segment_idle_days=10, **SECONDS)
 async def test_use_keeps_a_segment(engine, store, clock):
     await visit(engine, "r", {*ITEMS}, segment="one")
     for k in range(4):
@@ -232,14 +231,14 @@ async def test_use_keeps_a_segment(engine, store, clock):
         await engine.rank("home", f"r{k}", segment="one")
 
 
-@with_service(segment_idle_days=1, attribution_seconds=5 * 86_400, late_seconds=5 * 86_400)
+@with_engine(segment_idle_days=1, attribution_seconds=5 * 86_400, late_seconds=5 * 86_400)
 async def test_no_segment_expires_while_a_click_on_it_counts(engine, store, clock):
     page = await engine.rank("home", "r1", segment="one")
     assert await expired(engine, clock, clock.at + 10 * DAY - 1) == {"one"}
     assert (await answer(engine, page, [0])).status in ("accepted", "late_applied")
 
 
-@with_service(max_segments=3)
+@with_engine(max_segments=3)
 async def test_a_flood_does_not_displace_segments_that_are_used(engine, store, clock):
     await visit(engine, "real", {*ITEMS}, segment="real")
     for day in range(5):
@@ -275,7 +274,7 @@ def test_last_uses_survive_a_restart(tmp_path):
     asyncio.run(second(asyncio.run(first())))
 
 
-@with_service(baseline=["f", "e", "d"])
+@with_engine(baseline=["f", "e", "d"])
 async def test_a_deleted_segment_does_not_start_from_the_baseline_again(engine, store, clock):
     await engine.administration.start_from_baseline("home", rounds=300, segment="m", actor="ann")
     assert (await engine.reports.state("home", "m"))["baseline_share"] == 0.9
@@ -285,10 +284,10 @@ async def test_a_deleted_segment_does_not_start_from_the_baseline_again(engine, 
     assert "m" not in engine.registry.surface("home").baseline_starts
 
 
-@with_service(arms=[{"name": "new", "policy": "uniform", "share": 0.5}])
+@with_engine(arms=[{"name": "new", "policy": "uniform", "share": 0.5}])
 async def test_a_segment_is_deleted_and_listed_with_all_its_arms(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(40)], {"a"}, segment="m")
-    await learned(engine)
+    await refreshed(engine)
     assert (await listed(engine))["m"]["pages"] == 40
     await engine.administration.delete_segment("home", "m", actor="ann")
     assert {one.segment for one in store.learners(1)} == {""}

@@ -9,11 +9,10 @@ import pytest
 
 from bothworlds.serve.model import Invalid, Unknown
 from bothworlds.serve.reports.inputs import DAY
+from tests.serve.running import ITEMS, MINUTE, answer, refreshed, visit, visits, with_engine
 
-from .service import ITEMS, MINUTE, answer, learned, visit, visits, with_service
 
-
-@with_service()
+@with_engine()
 async def test_an_event_is_shown_with_its_outcome_and_why_it_is_not_learned(engine, store, clock):
     page = await engine.rank("home", "r1", exclude=["f"], pins={0: "c"})
     view = await engine.reports.event(page.event_id)
@@ -25,15 +24,15 @@ async def test_an_event_is_shown_with_its_outcome_and_why_it_is_not_learned(engi
     }  # fmt: skip
     assert sorted(view["absent"]) == ["c", "f"]
     await answer(engine, page, [1])
-    await learned(engine)
+    await refreshed(engine)
     void, unseen = await engine.rank("home", "void"), await engine.rank("home", "unseen")
     uncounted = await engine.rank("home", "many", counted=False)
     await answer(engine, void, [], shown=False, final=False)
     await answer(engine, uncounted, [0])
-    await learned(engine)
+    await refreshed(engine)
     assert (await answer(engine, page, [2])).status == "late_applied"
     clock.at += DAY // 2
-    await learned(engine)
+    await refreshed(engine)
     view = await engine.reports.event(page.event_id)
     assert (view["settled_by"], view["number"], view["learned"]) == ("final", 1, True)
     assert [(slot["clicked"], slot["late"]) for slot in view["slots"]] == [(False, False), (True, False), (True, True)]
@@ -48,10 +47,10 @@ async def test_an_event_is_shown_with_its_outcome_and_why_it_is_not_learned(engi
     json.dumps(view, allow_nan=False)
 
 
-@with_service()
+@with_engine()
 async def test_the_state_has_counts_of_what_was_learned_and_what_is_drawn_from(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(50)], {"a"})
-    await learned(engine)
+    await refreshed(engine)
     state = await engine.reports.state("home")
     json.dumps(state, allow_nan=False)
     assert state["rounds"] == state["revision"] == 50
@@ -77,16 +76,16 @@ async def test_the_state_has_counts_of_what_was_learned_and_what_is_drawn_from(e
         await engine.reports.state("home", arm="holdout")
 
 
-@with_service(objective="rewards")
+@with_engine(objective="rewards")
 async def test_clicked_of_a_surface_with_rewards_is_their_sum(engine, store, clock):
     for k in range(10):
         await answer(engine, await engine.rank("home", f"v{k}"), [], rewards={0: 0.25})
-    await learned(engine)
+    await refreshed(engine)
     assert np.array((await engine.reports.state("home"))["clicked"]).sum() == 2.5
     assert (await engine.reports.report("home"))["headline"]["clicks_per_page"] == 0.25
 
 
-@with_service(holdout=0.2)
+@with_engine(holdout=0.2)
 async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock):
     empty = await engine.reports.report("home")
     assert empty["headline"] == {"pages": 0, "clicks_per_page": None, "interval": None}
@@ -98,7 +97,7 @@ async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock
             likes = [s.slot for s in page.slots if rng.random() < (0.8 if s.item == "a" else 0.2)]
             await answer(engine, page, likes)
         clock.at += MINUTE
-        await learned(engine)
+        await refreshed(engine)
     await answer(engine, await engine.rank("home", "open"), [0], final=False)
     report = await engine.reports.report("home", since=clock.at - 3_600_000, until=clock.at + 1)
     json.dumps(report, allow_nan=False)
@@ -123,11 +122,11 @@ async def test_a_report_has_all_its_parts_and_is_valid_json(engine, store, clock
         await engine.reports.report("home", segment="z")
 
 
-@with_service()
+@with_engine()
 async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
     for k in range(30):
         await visit(engine, f"v{k}", {"a"}, segment=["x", "y", "y"][k % 3])
-    await learned(engine)
+    await refreshed(engine)
     until = clock.at + 1
     pages = {
         s: (await engine.reports.report("home", until=until, segment=s))["headline"]["pages"] for s in ("x", "y", None)
@@ -138,7 +137,7 @@ async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
     assert "without a holdout" in " ".join(report["warnings"])
 
 
-@with_service(attribution_seconds=60)
+@with_engine(attribution_seconds=60)
 async def test_unconfirmed_pages_are_a_figure_with_what_to_do(engine, store, clock):
     pages = [await engine.rank("home", f"v{k}") for k in range(40)]
     for page in pages[:10]:
@@ -150,7 +149,7 @@ async def test_unconfirmed_pages_are_a_figure_with_what_to_do(engine, store, clo
     await answer(engine, pages[39], [], shown=False, final=False)
     await answer(engine, await engine.rank("home", "many", counted=False), [0])
     clock.at += 10 * MINUTE
-    await learned(engine)
+    await refreshed(engine)
     report = await engine.reports.report("home")
     ends = report["feedback"]
     assert {name: ends[name] for name in ends if name != "since"} == {

@@ -16,7 +16,7 @@ from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.stores import open_store
-from tests.serve.engine.service import learned
+from tests.serve.running import refreshed
 
 from .conftest import Client
 from .test_real_engine import SURFACE
@@ -52,7 +52,7 @@ def visited(client, surface, count, **feedback):
     events = [{"event_id": page["event_id"], "token": page["token"], **given} for page in pages]
     results = client("POST", "/v1/feedback", json={"events": events}).json()["results"]
     assert {result["status"] for result in results} == {"accepted"}
-    client.run(learned(client.engine))
+    client.run(refreshed(client.engine))
     return pages
 
 
@@ -65,7 +65,7 @@ def test_an_export_over_http_is_imported_and_makes_a_ranker(client, tmp_path):
     assert json.loads(log.splitlines()[0])["format"] == EXPORT_FORMAT
     taken = client("POST", "/v1/surfaces/twin/import", content=log, headers=LINES).json()
     assert (taken["taken"], taken["refused"]) == (30, 0)
-    client.run(learned(client.engine))
+    client.run(refreshed(client.engine))
     ours, theirs = (client("GET", f"/v1/surfaces/{name}/state").json() for name in ("shop", "twin"))
     assert ours["loss"] == theirs["loss"]
     (tmp_path / "log.ndjson").write_bytes(log)

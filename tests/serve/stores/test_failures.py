@@ -17,7 +17,7 @@ from psycopg import errors
 from bothworlds.serve.stores import Store, StoreError, Unstorable, open_store
 from bothworlds.serve.stores import postgres as postgres_module
 from bothworlds.serve.stores import store as store_module
-from bothworlds.serve.stores.sqlite import SqliteDatabase
+from bothworlds.serve.stores.database import SqliteDatabase
 from tests.serve.conftest import on_both
 from tests.serve.postgres_server import PostgresServer
 

@@ -110,20 +110,21 @@ class Learning:
     def _orders_of(self, surfaces: Iterable[Surface]) -> dict[int, bool]:
         """Returns whether final pages settle as they come, of the surfaces for which that is known.
 
-        It is looked up for a few of them at a time: a store may have a thousand.
+        It is looked up for one, and for more while there is time: a store may have a thousand.
         """
         started = time.monotonic()
         orders: dict[int, bool] = {}
+        late = False
         for surface in surfaces:
             mode = surface.settings.feedback
             at, known_mode, order = self._orders.get(surface.id, (-math.inf, None, False))
             in_time = mode == known_mode and started - at < ENDINGS_SECONDS
-            if not in_time and time.monotonic() - started < SLICE:
+            if not in_time and not late:
                 now, attribution = self._clock(), surface.settings.attribution_seconds
                 past = self._store.endings(surface.id, now - DAY, now - round(1000 * attribution) - MINUTE)
                 order = as_they_come(mode, past, attribution)
                 self._orders[surface.id] = started, mode, order
-                in_time = True
+                in_time, late = True, time.monotonic() - started >= SLICE
             if in_time or mode == known_mode:
                 orders[surface.id] = order
         return orders
@@ -161,9 +162,10 @@ class Learning:
     # Lists
 
     def publish(self) -> None:
-        """Makes the lists of learners that have learned, for a moment; ``has_more`` says whether any are left."""
-        started, saves = time.monotonic(), 0
-        while self._changed and time.monotonic() - started < SLICE:
+        """Makes the lists of a learner that has learned, and of more while there is time; see ``has_more``."""
+        started, saves, late = time.monotonic(), 0, False
+        while self._changed and not late:
+            late = time.monotonic() - started >= SLICE
             learner_id = next(iter(self._changed))
             surface_id = self._changed.pop(learner_id)
             one, served = self._registry.learner(surface_id, learner_id), self._registry.by_id.get(surface_id)

@@ -18,24 +18,20 @@ from ..observability.logs import RequestLog, logger
 from ..observability.metrics import Metrics
 from ..schemas import Role
 from ..stores import Store
-from .auth import PUBLIC, KeyEndpoints, Keyring
+from .auth import PUBLIC, KeyEndpoints, Keyring, check_host, check_origin, with_cors
 from .body import ClientDisconnected, header
 from .forms import SurfaceForms
 from .logs import LogEndpoints
 from .operations import (
     API_PATHS,
-    FEEDBACK,
     OPERATIONS,
     ROUTE,
     Handler,
     api_routes,
     not_found,
-    page_route,
-    ranked_surface,
 )
-from .origins import check_host, check_origin, with_cors
-from .problems import Problem, logged_problem, send_json, send_problem
-from .rank_feedback import RankFeedbackEndpoints
+from .problems import Problem, logged_problem, send_problem
+from .rank_feedback import FEEDBACK, RankFeedbackEndpoints, page_route, ranked_surface, send_json
 from .reads import ReadEndpoints
 from .sessions import Sessions, sign_in_path
 from .surfaces import SurfaceEndpoints

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
-from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..observability.metrics import RANK
 from ..schemas import (
     Alive,
     Answer,
@@ -45,11 +43,10 @@ from ..schemas import (
     WarmStart,
 )
 from .problems import Problem
+from .rank_feedback import percent_decoded
 
 NDJSON = "application/x-ndjson"
 ROUTE = "bothworlds.route"  # in a scope: the path of the operation, for log and metrics
-FEEDBACK = "/v1/feedback"
-RANK_PREFIX, RANK_SUFFIX = "/v1/surfaces/", "/rank"
 
 SURFACE = "/v1/surfaces/{surface}"
 ITEM = SURFACE + "/items/{item}"
@@ -211,7 +208,7 @@ class PathEndpoint:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         operation = self._operations.get(method)
         if operation is not None:
-            scope["path_params"] = {name: _percent_decoded(part) for name, part in scope["path_params"].items()}
+            scope["path_params"] = {name: percent_decoded(part) for name, part in scope["path_params"].items()}
             actor = await self._authorise(scope, operation.role) if operation.role is not None else ""
             response = await self._handlers[operation.name](Request(scope, receive), actor)
         elif method == "OPTIONS":
@@ -231,33 +228,3 @@ def api_routes(handlers: Mapping[str, Handler], authorise: Authorise) -> list[Ro
 async def not_found(scope: Scope, receive: Receive, send: Send) -> NoReturn:
     """The ASGI application of all paths that have no route: raises a 404."""
     raise Problem(404, "there is nothing at this path; /openapi.json lists all paths")
-
-
-def page_route(path: str) -> str:
-    """Return the route of a path that pages call, which is rank or feedback; empty for any other path.
-
-    >>> page_route("/v1/surfaces/home/rank")
-    '/v1/surfaces/{surface}/rank'
-    >>> page_route("/v1/surfaces/home/report")
-    ''
-    """
-    if path == FEEDBACK:
-        return FEEDBACK
-    return RANK if path.endswith(RANK_SUFFIX) and path.startswith(RANK_PREFIX) and path.count("/") == 4 else ""
-
-
-def ranked_surface(path: str) -> str:
-    """Return the surface that a path of the route of rank names."""
-    return _percent_decoded(path[len(RANK_PREFIX) : -len(RANK_SUFFIX)])
-
-
-def _percent_decoded(part: str | bytes) -> str:
-    """Decode a segment of a path; an encoded slash is part of the name.
-
-    >>> _percent_decoded("menu%2Fleft")
-    'menu/left'
-    """
-    try:
-        return unquote_to_bytes(part).decode()
-    except UnicodeDecodeError:
-        raise Problem(404, "names in a path are percent-encoded UTF-8") from None

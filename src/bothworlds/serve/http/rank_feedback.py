@@ -8,22 +8,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
-from starlette.types import Receive, Scope
+from starlette.types import Receive, Scope, Send
 
 from ..config import Config
 from ..model import TooMany, rfc3339
-from ..observability.metrics import Metrics
+from ..observability.metrics import RANK, Metrics
 from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role
-from .auth import PUBLIC, Keyring
+from .auth import PUBLIC, Keyring, address_of
 from .body import check_count, decode, media_type, read_body
-from .origins import address_of
 from .problems import Problem, decoding_problem
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
+FEEDBACK = "/v1/feedback"
+RANK_PREFIX, RANK_SUFFIX = "/v1/surfaces/", "/rank"
 JSON = (b"application/json",)
 # navigator.sendBeacon, which also works while a page is closed, can send only text without a CORS preflight. Tokens
 # protect feedback from forgery.
@@ -38,6 +40,43 @@ _rank_request = msgspec.json.Decoder(RankRequest)
 _feedback_batch = msgspec.json.Decoder(FeedbackBatch)
 _any_json = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
+
+
+def page_route(path: str) -> str:
+    """Return the route of a path that pages call, which is rank or feedback; empty for any other path.
+
+    >>> page_route("/v1/surfaces/home/rank")
+    '/v1/surfaces/{surface}/rank'
+    >>> page_route("/v1/surfaces/home/report")
+    ''
+    """
+    if path == FEEDBACK:
+        return FEEDBACK
+    return RANK if path.endswith(RANK_SUFFIX) and path.startswith(RANK_PREFIX) and path.count("/") == 4 else ""
+
+
+def ranked_surface(path: str) -> str:
+    """Return the surface that a path of the route of rank names."""
+    return percent_decoded(path[len(RANK_PREFIX) : -len(RANK_SUFFIX)])
+
+
+def percent_decoded(part: str | bytes) -> str:
+    """Decode a segment of a path; an encoded slash is part of the name.
+
+    >>> percent_decoded("menu%2Fleft")
+    'menu/left'
+    """
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise Problem(404, "names in a path are percent-encoded UTF-8") from None
+
+
+async def send_json(send: Send, body: bytes) -> None:
+    """Send a successful response; faster than by ``json_response``."""
+    head = [(b"content-type", JSON[0]), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": body})
 
 
 class RateLimit:

@@ -22,7 +22,7 @@ from granian.server.embed import Server
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..config import Config
-from .origins import address_of
+from .auth import address_of
 
 BACKLOG = 2048
 MOST_CONNECTIONS = 1 << 16

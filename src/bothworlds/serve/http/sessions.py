@@ -28,9 +28,8 @@ from ..config import Limits
 from ..dashboard.routes import SESSION, page
 from ..schemas import Role
 from ..stores import Store
-from .auth import LOCAL, Keyring
+from .auth import LOCAL, Keyring, is_cross_origin
 from .body import URLENCODED, header, read_form
-from .origins import is_cross_origin
 from .problems import Problem
 
 LIFETIME_SECONDS = 12 * 3600

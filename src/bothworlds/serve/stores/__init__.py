@@ -2,7 +2,8 @@
 
 from .database import StoreError, Unstorable
 from .deletion import DeletedEvents
-from .learners import LostLease, VersionConflict
+from .events import LostLease
+from .learners import VersionConflict
 from .store import MOVING, SETTLE_LIMIT, TABLES, Snapshot, Store, open_store
 from .totals import VisitorSums
 

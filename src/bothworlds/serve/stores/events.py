@@ -1,4 +1,4 @@
-"""SQL statements on events: each is stored once, settled once, and numbered once.
+"""SQL statements on events: each is stored once, and settled, numbered and added to the totals once, under a lease.
 
 All statements that read events join their learners, so that nothing is seen of a learner that is being deleted.
 """
@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ..events import Event, Feedback, Listed
-from ..model import FeedbackMode, Status, imported_id
-from ..outcomes import due_at, merged, settled_by
-from .database import Row, Session, StoreError, Unstorable
-from .totals import Totals
+from ..events import Event, Feedback, Lease, Listed
+from ..model import FeedbackMode, Status, bucket_of, imported_id
+from ..outcomes import due_at, is_compared, merged, page_squares, settled_by
+from .database import Database, Row, Session, StoreError, Unstorable
 
 STORED = (
     "id", "surface_id", "learner_id", "arm", "created_at", "expires_at", "late_until", "n", "listed", "visitor",
@@ -28,11 +27,19 @@ EVENTS = "events e JOIN learners l ON l.id = +e.learner_id AND NOT l.deleted"
 LOOKUP = f"SELECT {COLUMNS} FROM {EVENTS} WHERE e.id IN ? AND NOT e.deleted"
 NO_LIST = Listed((), (), 0)  # of a tombstone
 UNKNOWN_MS, RETRY_MS = 1_000, 60_000  # after which an event is tried again
+MINUTE, HOUR = 60_000, 3_600_000
+HISTORY = ("settled", "shows", "clicks", "clicked", "squares", "late", "rewards", "reward_squares")
+COUNTS = (*HISTORY, "finals", "unconfirmed", "unconfirmed_clicked", "void", "uncounted")  # columns of "minutes"
+LATE = COUNTS.index("late")
 
 _log = logging.getLogger("bothworlds")
 _encode = msgspec.msgpack.Encoder().encode
 _listed = msgspec.msgpack.Decoder(Listed).decode
 _rewards = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+
+
+class LostLease(Exception):
+    """Another process has the lease; nothing was written."""
 
 
 def row_of(event: Event) -> tuple[Any, ...]:
@@ -172,6 +179,41 @@ def _without_surface(session: Session, feedback: Sequence[Feedback], statuses: l
     ]
 
 
+# The lease
+
+
+def acquire_lease(database: Database, owner: str, seconds: float) -> Lease | None:
+    """Takes or renews the lease; see ``Store.acquire``. Usually reads only: it is renewed after half of its time."""
+    length = round(1000 * seconds)
+    with database.reading() as session:
+        row = session.run(f"SELECT owner, fence, until, {database.clock} FROM lease")[0]
+    holder, fence, until, now = row
+    left = until - now if until - now <= length else 0  # the clock of the database was set back
+    if holder == owner and 2 * left > length:
+        return Lease(owner, fence)
+    if database.shared and holder != owner and left > 0:
+        return None
+
+    def take(session: Session) -> list[Row]:
+        if holder != owner:
+            session.run(f"SELECT 1 FROM lease{database.lock('UPDATE')}")  # waits for transactions of the holder
+        sql = f"UPDATE lease SET owner = ?, fence = ?, until = {database.clock} + ?"
+        values = (owner, fence + (holder != owner), length, holder, fence, until)
+        return session.run(f"{sql} WHERE owner = ? AND fence = ? AND until = ? RETURNING fence", values)
+
+    taken = database.write(take, durable=False)
+    return Lease(owner, taken[0][0]) if taken else None
+
+
+def check_lease(session: Session, lease: Lease, lock: str) -> None:
+    """Raises LostLease unless this is the lease; no other process can take it before the transaction ends.
+
+    ``lock`` is the weakest lock that ``acquire_lease`` waits for, so that its holder can renew it meanwhile.
+    """
+    if not session.run(f"SELECT 1 FROM lease WHERE owner = ? AND fence = ?{lock}", (lease.owner, lease.fence)):
+        raise LostLease(f"{lease.owner} does not hold the lease any more")
+
+
 # Settling
 
 
@@ -244,6 +286,73 @@ def _number(session: Session, surface_id: int, events: Sequence[Event]) -> None:
         raise Unstorable(f"surface number {surface_id} has no log")
     for number, event in enumerate(events, start=rows[0][0] - len(events) + 1):
         event.number = number
+
+
+class Totals:
+    """Sums over a batch of events, so that each row is written once, no matter how many events change it.
+
+    They are of the time in which the list was drawn.
+    """
+
+    def __init__(self) -> None:
+        self._minutes: dict[tuple[int, int, str, str], list[int]] = {}
+        self._visitors: dict[tuple[int, int, str, str, int], list[int]] = {}
+
+    def add(self, event: Event) -> None:
+        """Adds an event that settles now, unless it is imported."""
+        if is_compared(event):
+            self._add_compared(event)
+        elif not event.counted:
+            self._count(event, "uncounted")
+        elif event.settled_by == "unconfirmed":
+            self._count(event, "unconfirmed", "unconfirmed_clicked" if event.clicks else "")
+        elif event.settled_by == "void":
+            self._count(event, "void")
+
+    def add_late(self, event: Event, clicks: int) -> None:
+        """Adds late clicks on a settled event; ``clicks`` is their mask."""
+        if is_compared(event):
+            self._minute(event)[LATE] += clicks.bit_count()
+
+    def _add_compared(self, event: Event) -> None:
+        clicks, rewards = event.clicks.bit_count(), event.rewards
+        gained, squares = (sum(rewards), page_squares(rewards)) if rewards else (clicks, clicks * clicks)
+        outcome = (1, len(event.listed.items), clicks, int(clicks > 0), clicks * clicks, 0)
+        finals = int(event.settled_by == "final")
+        totals = self._minute(event)
+        for k, value in enumerate((*outcome, *((gained, squares) if rewards else (0, 0)), finals)):
+            totals[k] += value
+        if event.visitor is not None:
+            hour = event.created_at - event.created_at % HOUR
+            key = (event.surface_id, hour, event.segment, event.arm, bucket_of(event.visitor))
+            sums = self._visitors.setdefault(key, [0, 0, 0])
+            for k, value in enumerate((1, gained, squares)):
+                sums[k] += value
+
+    def _count(self, event: Event, *names: str) -> None:
+        totals = self._minute(event)
+        for name in filter(None, names):
+            totals[COUNTS.index(name)] += 1
+
+    def _minute(self, event: Event) -> list[int]:
+        key = (event.surface_id, event.created_at - event.created_at % MINUTE, event.segment, event.arm)
+        return self._minutes.setdefault(key, [0] * len(COUNTS))
+
+    def write(self, session: Session) -> None:
+        """Adds the sums to the stored ones, in sorted order, so that two processes cannot deadlock."""
+        _add(session, "minutes", ("surface_id", "minute", "segment", "arm"), COUNTS, self._minutes)
+        keys = ("surface_id", "hour", "segment", "arm", "bucket")
+        _add(session, "visitor_hours", keys, ("pages", "clicks", "squares"), self._visitors)
+
+
+def _add(session: Session, table: str, keys: tuple[str, ...], sums: tuple[str, ...], totals: dict[Any, Any]) -> None:
+    columns = (*keys, *sums)
+    changes = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in sums)
+    session.many(
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}",
+        [(*key, *added) for key, added in sorted(totals.items())],
+    )
 
 
 # Imports and counts

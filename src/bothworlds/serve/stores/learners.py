@@ -1,4 +1,4 @@
-"""SQL statements on the lease, on surfaces, and on their learners.
+"""SQL statements on surfaces and their learners.
 
 Every transaction that changes surfaces or learners takes the revision first, so that these follow one another.
 """
@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 import msgspec
 
-from ..events import Learner, Lease
+from ..events import Learner
 from ..model import Surface
-from .database import Database, Row, Session
+from .database import Row, Session
 from .records import take_numbers
 
 FACTS = ("guard", "sample ratio")  # facts on a surface: one of these, and its number
@@ -21,45 +21,6 @@ _LEARNER = "id, surface_id, segment, number, used_at, reset_number, erased_numbe
 
 class VersionConflict(Exception):
     """The surface was changed since it was read."""
-
-
-class LostLease(Exception):
-    """Another process has the lease; nothing was written."""
-
-
-# The lease
-
-
-def acquire_lease(database: Database, owner: str, seconds: float) -> Lease | None:
-    """Takes or renews the lease; see ``Store.acquire``. Usually reads only: it is renewed after half of its time."""
-    length = round(1000 * seconds)
-    with database.reading() as session:
-        row = session.run(f"SELECT owner, fence, until, {database.clock} FROM lease")[0]
-    holder, fence, until, now = row
-    left = until - now if until - now <= length else 0  # the clock of the database was set back
-    if holder == owner and 2 * left > length:
-        return Lease(owner, fence)
-    if database.shared and holder != owner and left > 0:
-        return None
-
-    def take(session: Session) -> list[Row]:
-        if holder != owner:
-            session.run(f"SELECT 1 FROM lease{database.lock('UPDATE')}")  # waits for transactions of the holder
-        sql = f"UPDATE lease SET owner = ?, fence = ?, until = {database.clock} + ?"
-        values = (owner, fence + (holder != owner), length, holder, fence, until)
-        return session.run(f"{sql} WHERE owner = ? AND fence = ? AND until = ? RETURNING fence", values)
-
-    taken = database.write(take, durable=False)
-    return Lease(owner, taken[0][0]) if taken else None
-
-
-def check_lease(session: Session, lease: Lease, lock: str) -> None:
-    """Raises LostLease unless this is the lease; no other process can take it before the transaction ends.
-
-    ``lock`` is the weakest lock that ``acquire_lease`` waits for, so that its holder can renew it meanwhile.
-    """
-    if not session.run(f"SELECT 1 FROM lease WHERE owner = ? AND fence = ?{lock}", (lease.owner, lease.fence)):
-        raise LostLease(f"{lease.owner} does not hold the lease any more")
 
 
 # Surfaces

@@ -16,7 +16,7 @@ from ...extras import install_command
 from ..events import Event, Feedback, Learner, Lease
 from ..model import FeedbackMode, Status, Surface
 from . import deletion, events, learners, records, totals
-from .database import Database, Row, Session, StoreError, Unstorable
+from .database import Database, Row, Session, SqliteDatabase, StoreError, Unstorable
 from .deletion import DeletedEvents
 from .events import COLUMNS, EVENTS, LOOKUP, event_of
 from .totals import VisitorSums
@@ -62,8 +62,6 @@ def _open_database(place: str, read_only: bool, alone: bool) -> Database:
     scheme, separator, rest = place.partition("://")
     if separator and scheme != "sqlite":
         raise ValueError(f"a store is a path or a postgresql:// address, not {scheme}://")
-    from .sqlite import SqliteDatabase
-
     path = Path(rest.removeprefix("/") if separator else place).expanduser()
     if path.is_dir():
         raise StoreError(f"{path} is a folder: name the file in it, such as {path / 'bothworlds.db'}")
@@ -124,7 +122,7 @@ class Store:
 
     def _write_leased(self, lease: Lease, work: Callable[[Session], T], *, durable: bool = True) -> T:
         def checked(session: Session) -> T:
-            learners.check_lease(session, lease, self.database.lock("KEY SHARE"))
+            events.check_lease(session, lease, self.database.lock("KEY SHARE"))
             return work(session)
 
         return self.database.write(checked, durable=durable)
@@ -163,7 +161,7 @@ class Store:
         It lasts for ``seconds`` by the clock of the database, the same for all processes. ``owner`` names one process.
         Usually reads only: the lease is renewed after half of its time. A SQLite store always gives it.
         """
-        return learners.acquire_lease(self.database, owner, seconds)
+        return events.acquire_lease(self.database, owner, seconds)
 
     def release(self, lease: Lease) -> None:
         """Gives the lease back, if it is still held, so that another process can take it at once."""
@@ -584,7 +582,7 @@ class Store:
     def forget_visitor_sums(self, surface_id: int, before: int) -> None:
         """Deletes the totals of hours that ended before this time; reports on later hours do not change."""
         sql = "DELETE FROM visitor_hours WHERE surface_id = ? AND hour < ?"
-        self._write(lambda session: session.run(sql, (surface_id, before - before % totals.HOUR)))
+        self._write(lambda session: session.run(sql, (surface_id, before - before % events.HOUR)))
 
     # Keys and audit log
 
