@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,16 +14,40 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from .checks import whole
-from .core import Decision, Shape, check_shape, copy_state, is_work, leaves, save_arrays, with_leaves
+from .core import (
+    NO_CONTEXT,
+    Decision,
+    Labels,
+    Shape,
+    check_shape,
+    copy_state,
+    is_work,
+    leaves,
+    save_arrays,
+    with_leaves,
+)
 from .export_format import read_export
 from .kernels import Floats, Ints
-from .policies import Policy, check_needs, names
+from .labels import Declaration, LabelTable
+from .policies import CompiledPolicy, Policy, check_needs, names
 from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
+from .policies.effects import Effects, effects_of, pairs_of
 from .policies.logged_pages import LoggedPage, LogState
 from .policies.marginals import counted_marginals, known_marginals
-from .policies.pages import Page, Part, check_parts, grown, has_parts, learn_page, part_for, rank_page
+from .policies.pages import (
+    Page,
+    Part,
+    check_parts,
+    decide_for,
+    grown,
+    has_parts,
+    learn_page,
+    part_for,
+    rank_page,
+    with_labels,
+)
 
 __all__ = ["Learned", "Ranker", "Shown"]
 
@@ -36,6 +61,7 @@ DECISION_PARTS = {
     "note": np.float64,
     "absent": np.int64,
     "learned": np.bool_,
+    "context": np.int64,
 }
 MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept,
 MAX_PART_CELLS = 1_000_000  # with at most so many pairs of item and slot in all of them
@@ -118,6 +144,11 @@ class Ranker:
         Makes all rankings reproducible; random if None.
     max_pending
         How many rankings may wait for feedback. Beyond that the oldest is dropped: feedback on it raises ValueError.
+    labels, item_labels
+        The labels of visitors and of items, with which all of them learn from each other: a list of names, or a
+        dictionary from names to None (any text or boolean, at most 200 different ones), to a list of texts, or to a
+        list of increasing numbers, the edges of a label with numbers. At most 8 of each. ``items`` may then be a
+        dictionary from names to the values of their labels. Policies: ``all-weather`` and ``context-ts``.
 
     Examples
     --------
@@ -142,16 +173,31 @@ class Ranker:
     >>> shown = ranker.rank(exclude=["news"], pins={1: "music"})
     >>> shown.items
     ('sport', 'music')
+
+    With labels, the list depends on the visitor. What matters is learned, and used for new items and rare visitors:
+
+    >>> shop = {"lamp": {"category": "light"}, "bulb": {"category": "light"}, "rug": {"category": "floor"}}
+    >>> ranker = Ranker(shop, slots=1, seed=0, labels=["device"], item_labels=["category"])
+    >>> for k in range(800):
+    ...     device, liked = [("phone", ["lamp", "bulb"]), ("desktop", ["rug"])][k % 2]
+    ...     shown = ranker.rank(context={"device": device})
+    ...     ranker.feedback(shown.id, [item for item in shown.items if item in liked])
+    >>> bool(ranker.learned({"device": "desktop"})["rug"] > 0.8 > 0.2 > ranker.learned({"device": "phone"})["rug"])
+    True
+    >>> ranker.effects("device", "category")[0].effect > 0.5
+    True
     """
 
     def __init__(
         self,
-        items: Iterable[Hashable],
+        items: Iterable[Hashable] | Mapping[Hashable, Mapping[str, Any]],
         slots: int,
         *,
         policy: str | Policy = "all-weather",
         seed: int | None = None,
         max_pending: int = 100_000,
+        labels: Sequence[str] | Declaration | None = None,
+        item_labels: Sequence[str] | Declaration | None = None,
     ) -> None:
         if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
             raise ValueError(f"items must be a list of names; got {items!r}")
@@ -170,7 +216,11 @@ class Ranker:
         self.slots = shape.n_positions
         self.policy = resolve_policy(policy)
         check_needs(self.policy)
-        self._state = self.policy.init(*shape)
+        self._visitor_labels, self._item_labels = _table(labels, "labels"), _table(item_labels, "item_labels")
+        self._unknown: Counter[str] = Counter()
+        values = items if isinstance(items, Mapping) else {}
+        rows = [self._item_row(name, values.get(name)) for name in self._names]
+        self._state = self._first_state(shape, rows)
         self._rng = np.random.default_rng(None if seed is None else whole(seed, "seed", 0))
         self._max_pending = whole(max_pending, "max_pending", 1)
         self._pending: dict[int, _Waiting] = {}
@@ -186,14 +236,25 @@ class Ranker:
         """The names of the items that were not removed, in the order in which they were added."""
         return tuple(name for name, state in zip(self._names, self._states) if state != "removed")
 
-    def rank(self, *, exclude: Iterable[Hashable] = (), pins: Mapping[int, Hashable] | None = None) -> Shown:
+    def rank(
+        self,
+        *,
+        exclude: Iterable[Hashable] = (),
+        pins: Mapping[int, Hashable] | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> Shown:
         """Return the next list to show, which then waits for feedback.
+
+        ``context`` are the visitor's labels, declared with ``labels=``; one that is missing is unknown, and a value
+        that is not allowed is served as unknown and counted in ``unknown``.
 
         ``exclude`` are items that this list must not show, ``pins`` are items by slot, counted from 0. A pinned item
         has the propensity 1, and its slot is not learned from. Raises ValueError if this is not possible.
         """
         with self._lock:
-            decision = self._decide(exclude, pins or {})
+            row, unknown = self._context(context, grow=True)
+            decision = self._decide(exclude, pins or {}, row)
+            self._unknown.update(f"context.{name}" for name in unknown)
             self._last_id += 1
             self._pending[self._last_id] = _Waiting(decision, len(self._names))
             if len(self._pending) > self._max_pending:
@@ -202,12 +263,12 @@ class Ranker:
             names = tuple(self._names[i] for i in decision.ranking.tolist())
             return Shown(self._last_id, names, tuple(decision.propensity.tolist()))
 
-    def _decide(self, exclude: Iterable[Hashable], pins: Mapping[int, Hashable]) -> Decision:
+    def _decide(self, exclude: Iterable[Hashable], pins: Mapping[int, Hashable], context: Ints) -> Decision:
         if not exclude and not pins:
             if len(self._rows) == len(self._names):
-                return self.policy.decide(self._state, self._rng)
+                return decide_for(self.policy, self._state, self._rng, context)
             page = Page(self._rows, {})
-            return rank_page(self._part((), page), page, self._shape, self._rng)
+            return rank_page(self._part((), page), page, self._shape, self._rng, context)
         check_parts(self.policy)
         if isinstance(exclude, (str, bytes)) or not isinstance(exclude, Iterable):
             raise ValueError(f"exclude must be a list of items; got {exclude!r}")
@@ -223,7 +284,7 @@ class Ranker:
         taken = dict(pinned)
         rows = [i for name, i in active.items() if name not in excluded and name not in taken.values()]
         page = Page(np.array(rows, np.int64), {slot: active[name] for slot, name in pinned})
-        return rank_page(self._part(constraints, page), page, self._shape, self._rng)
+        return rank_page(self._part(constraints, page), page, self._shape, self._rng, context)
 
     @property
     def _shape(self) -> Shape:
@@ -243,13 +304,89 @@ class Ranker:
             self._parts[constraints] = part, self._learned
         return part
 
+    # Labels
+
+    @property
+    def unknown(self) -> dict[str, int]:
+        """How often a value was given that is not known, by label: ``context.NAME`` of visitors, ``items.NAME``.
+
+        >>> ranker = Ranker(["a", "b"], slots=1, labels={"plan": ["free", "paid"]}, seed=0)
+        >>> shown = ranker.rank(context={"plan": "gold"})
+        >>> ranker.unknown
+        {'context.plan': 1}
+        """
+        return dict(self._unknown)
+
+    @property
+    def _learns_labels(self) -> bool:
+        return bool(self._visitor_labels.names or self._item_labels.names)
+
+    def _item_row(self, item: Hashable, values: Mapping[str, Any] | None) -> tuple[int, ...]:
+        """Return the numbers of the labels of an item; raises LabelError, and counts values that are not known."""
+        row = self._item_labels.row({} if values is None else values, f"items.{item}")
+        self._unknown.update(f"items.{name}" for name in row.unknown)
+        return row.values
+
+    def _first_state(self, shape: Shape, rows: Sequence[tuple[int, ...]]) -> Any:
+        if not self._learns_labels:
+            return self.policy.init(*shape)
+        if not isinstance(self.policy, CompiledPolicy) or not self.policy.learns_labels:
+            label = getattr(self.policy, "label", "") or type(self.policy).__name__
+            raise ValueError(f"labels need the policy all-weather or context-ts; {label} does not learn them")
+        return self.policy.init(*shape, self._labels(np.array(rows, np.int64).T))
+
+    def _labels(self, items: Ints) -> Labels:
+        """Return the declared labels with their present values, and those of items (item labels, items)."""
+        visitor, item = (np.array(table.sizes, np.int64) for table in (self._visitor_labels, self._item_labels))
+        return Labels(visitor, item, np.ascontiguousarray(items))
+
+    def _relabel(self, items: Ints) -> None:
+        """Give items these labels; what was learned of values stays with them."""
+        self._state = with_labels(self.policy, self._state, self._labels(items))
+        self._parts.clear()
+
+    def _context(self, context: Mapping[str, Any] | None, grow: bool) -> tuple[Ints, tuple[str, ...]]:
+        """Return the numbers of a context, and the labels whose value is not known; raises ValueError."""
+        if not self._learns_labels:
+            if context is not None:
+                raise ValueError("context needs labels, which are declared with Ranker(..., labels=[...])")
+            return NO_CONTEXT, ()
+        row = self._visitor_labels.row({} if context is None else context, "context", grow=grow)
+        if self._visitor_labels.sizes != tuple(self._state.labels.visitor.tolist()):
+            self._relabel(self._state.labels.items)
+        return np.array(row.values, np.int64), row.unknown
+
+    def effects(self, visitor: str | None = None, item: str | None = None) -> Effects:
+        """Return which pairs of labels matter, or, for one pair, what visitors with a value like.
+
+        Without arguments, every pair with the standard deviation ``sd`` of its effects, the number of pairs of
+        ``values`` that were shown and the number of ``pages`` behind it. With two labels, the effect of every pair of
+        their values, with its standard error. Effects are in log-odds of a click. ``all`` stands for all visitors or
+        items, ``item`` for the item itself, ``slot`` for the slot. Raises ValueError if labels are not declared.
+
+        >>> ranker = Ranker(["a", "b"], slots=1, labels=["device"], seed=0)
+        >>> sorted((pair.visitor_label, pair.item_label) for pair in ranker.effects())
+        [('all', 'item'), ('all', 'item x slot'), ('device', 'all'), ('device', 'item'), ('device', 'slot')]
+        """
+        if (visitor is None) != (item is None):
+            raise ValueError("effects needs a label of visitors and one of items, or neither")
+        if not self._learns_labels:
+            raise ValueError("effects need labels, which are declared with Ranker(..., labels=[...])")
+        with self._lock:
+            learned = self._state.effects
+            if visitor is None or item is None:
+                return pairs_of(learned, self._visitor_labels, self._item_labels)
+            shown = {i: str(name) for i, name in enumerate(self._names) if self._states[i] != "removed"}
+            return effects_of(learned, self._visitor_labels, self._item_labels, shown, visitor, item)
+
     # Items
 
-    def add(self, item: Hashable) -> None:
+    def add(self, item: Hashable, labels: Mapping[str, Any] | None = None) -> None:
         """Add an item, which starts at the median of the others; one that was paused or removed becomes active again.
 
-        An item that comes back has what was learned of it, and what it was charged while it was away. Raises
-        ValueError if the policy cannot be changed.
+        An item that comes back has what was learned of it, and what it was charged while it was away. ``labels`` are
+        its labels, declared with ``item_labels=``: with them, it starts at the mean of items like it, and one that is
+        there gets others. Raises ValueError if the policy cannot be changed, or for a label that is not declared.
 
         >>> ranker = Ranker(["a", "b", "c"], slots=2, seed=0)
         >>> ranker.add("d")
@@ -261,15 +398,21 @@ class Ranker:
                 known = item in self._index
             except TypeError as error:
                 raise ValueError(f"items must be hashable: {error}") from error
+            if not known:
+                check_parts(self.policy)
+            row = self._item_row(item, labels)
             if known:
                 self._set_state(item, "active")
-                return
-            check_parts(self.policy)
-            self._state = grown(self.policy, self._state, len(self._names) + 1, self.slots)
-            self._index[item] = len(self._names)
-            self._names.append(item)
-            self._states.append("active")
-            self._items_changed()
+            else:
+                self._state = grown(self.policy, self._state, len(self._names) + 1, self.slots)
+                self._index[item] = len(self._names)
+                self._names.append(item)
+                self._states.append("active")
+                self._items_changed()
+            if labels is not None:
+                items = self._state.labels.items.copy()
+                items[:, self._index[item]] = row
+                self._relabel(items)
 
     def pause(self, item: Hashable) -> None:
         """Do not show an item until it is resumed. Raises ValueError if it is not known or is needed to fill slots."""
@@ -362,8 +505,10 @@ class Ranker:
             learn_page(self.policy, self._state, page.decision, rewards, page.n_items)
         self._learned += 1
 
-    def learned(self) -> Learned:
-        """Return the probability of each item at each slot in the next ranking; the state is not changed.
+    def learned(self, context: Mapping[str, Any] | None = None) -> Learned:
+        """Return the probability of each item at each slot in the next ranking; what was learned is not changed.
+
+        ``context`` is that of ``rank``.
 
         It is exact for policies that know their marginals, such as ``ftrl-pbm``. For others it is estimated from a
         thousand decisions with a fixed seed.
@@ -377,9 +522,10 @@ class Ranker:
         (['news', 'sport', 'weather'], True)
         """
         with self._lock:
+            row, _ = self._context(context, grow=False)
             part = part_for(self.policy, self._state, Page(self._rows, {})) if has_parts(self.policy) else None
             policy, state = (self.policy, self._state) if part is None else (part.policy, part.state)
-            x = known_marginals(policy, state)
+            x = known_marginals(policy, state, row)
             exact = x is not None
             if x is None:
                 shape = (len(self._rows), self.slots)
@@ -460,6 +606,9 @@ class Ranker:
                 "items": self._names,
                 "states": self._states,
                 "slots": self.slots,
+                "labels": _declared(self._visitor_labels),
+                "item_labels": _declared(self._item_labels),
+                "unknown": self._unknown,
                 "rng": self._rng.bit_generator.state,
                 "learned": self._learned,
                 "last_id": self._last_id,
@@ -545,7 +694,11 @@ class Ranker:
             if header["policy"] not in names():
                 raise ValueError(f"{path} has the state of {header['policy']!r}, which is not registered: pass policy=")
             policy = policy_by_name(header["policy"], **header["settings"])
-        ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"])
+        declared: dict[str, Any] = {
+            field: LabelTable(header[field][0], field, header[field][1]) for field in ("labels", "item_labels")
+        }
+        ranker = cls(header["items"], header["slots"], policy=policy, max_pending=header["max_pending"], **declared)
+        ranker._unknown = Counter(header["unknown"])
         saved = {name.removeprefix("state/"): value for name, value in arrays.items() if name.startswith("state/")}
         state = dict(leaves(ranker._state))
         fresh = {name: value for name, value in state.items() if not is_work(name)}
@@ -606,9 +759,20 @@ def _pending_pages(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[int, _Wai
     """Return the lists that wait for feedback: the inverse of ``_pending_arrays``."""
     parts = (np.split(arrays[f"pending/{name}"], arrays[f"pending/{name}_end"]) for name in DECISION_PARTS)
     return {
-        int(id): _Waiting(Decision(ranking, p, note, absent, learned if learned.size else None), int(n))
-        for id, n, ranking, p, note, absent, learned in zip(arrays["pending/id"], arrays["pending/n_items"], *parts)
+        int(id): _Waiting(Decision(ranking, p, note, absent, learned if learned.size else None, context), int(n))
+        for id, n, ranking, p, note, absent, learned, context in zip(
+            arrays["pending/id"], arrays["pending/n_items"], *parts
+        )
     }
+
+
+def _table(given: LabelTable | Sequence[str] | Declaration | None, field: str) -> LabelTable:
+    return given if isinstance(given, LabelTable) else LabelTable(given, field)
+
+
+def _declared(table: LabelTable) -> tuple[Declaration, Mapping[str, Sequence[str]]]:
+    """Return the declaration of labels, and the values that they have had: with these, they are declared again."""
+    return table.declaration, table.known
 
 
 def _like(old: Any, saved: np.ndarray[Any, Any]) -> Any:
@@ -632,6 +796,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
         format = header.get("format") if isinstance(header, dict) else header
         raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {format!r}")
     parts = ["policy", "settings", "items", "states", "slots", "rng", "learned", "last_id", "dropped", "max_pending"]
+    parts += ["labels", "item_labels", "unknown"]
     if not set(parts) <= header.keys() or not _pending_arrays({}).keys() <= arrays.keys():
         raise ValueError(f"{path} is not a saved ranker: parts are missing")
     return arrays, header

@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..core import Shape, decides, learns
+from ..core import NO_CONTEXT, Labels, Shape, decides, learns
 from ..geometry.leader_state import Leading, check_leader, lead, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from .base import CompiledPolicy
+from .base import CompiledPolicy, checked_context
 from .parts.change_detector import LEAVES as DETECTOR_LEAVES
 from .parts.change_detector import ChangeDetector, detect_change, make_change_detector
 from .parts.counts import LEAVES as COUNTS_LEAVES
 from .parts.counts import Counts, make_counts, record
 from .parts.gibbs_chain import sweep
+from .parts.label_effects import LEAVES as LABEL_LEAVES
+from .parts.label_effects import fill_shares
 from .parts.placement import PlacementWork, make_placement_work, place_best, place_in_order
 from .parts.predicted_losses import add_losses, predicted_loss
 from .parts.product_form import draw_rates, is_not_a_product
@@ -135,6 +137,10 @@ class AllWeather(CompiledPolicy):
         \theta_{ij} \sim \text{Beta}\left( C_{ij} + 8 \, \alpha_i \beta_j, \;
             N_{ij} - C_{ij} + 8 \, (1 - \alpha_i \beta_j) \right)
 
+    Where labels of visitors or items are declared, the sampler is ``context-ts``, and s is that of the visitor's
+    context; changes are those that it notices. The leader is one for all visitors, so that the guarantee holds as it
+    stands, for the whole of them and not for every context by itself.
+
     Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(m \sqrt{nT/q} + m \sqrt{m T \log T / q})` against any fixed list, with a large constant; the
     proof and the constants are in ``bothworlds.theory``. What it earns with steady or seasonal users is observed.
@@ -187,10 +193,12 @@ class AllWeather(CompiledPolicy):
 
     name = "all-weather"
     needs_propensity: ClassVar[bool] = True
+    learns_labels: ClassVar[bool] = True
     learned_leaves: ClassVar[Mapping[str, str] | None] = {
         **COUNTS_LEAVES,
         **DETECTOR_LEAVES,
         **REGIME_LEAVES,
+        **LABEL_LEAVES,
         "loss": "ij median",
         "spread": "",
         "sampler.attraction": "i",
@@ -233,7 +241,14 @@ class AllWeather(CompiledPolicy):
         reset(Tsallis(), 1.0, state.leading)
         return state
 
-    def note_of_part(self, state: State, ranking: Ints, positions: Ints, n_positions: int) -> Floats:
+    def start_with(self, shape: Shape, labels: Labels) -> Any:
+        from .labelled_mixture import start  # a policy imports no kernels before they are used
+
+        return start(self, shape, labels)
+
+    def note_of_part(
+        self, state: Any, ranking: Ints, positions: Ints, n_positions: int, context: ArrayLike = NO_CONTEXT
+    ) -> Floats:
         """Return w, and s - x of every placement, of the part that a page was drawn from; 0 at pinned positions.
 
         A whole page needs no note: there, the present w, s and x are unbiased with the recorded p.
@@ -242,20 +257,36 @@ class AllWeather(CompiledPolicy):
         note[0] = state.weight[0]
         if state.weight[0] < 1.0:
             cells = ranking, np.arange(ranking.size)
-            note[1 + positions] = state.sampler.marginals[cells] - state.leading.marginals[cells]
+            note[1 + positions] = (self._sampled(state, context) - state.leading.marginals)[cells]
         return note
 
-    def refreshed(self, state: State) -> State:
+    def refreshed(self, state: Any) -> Any:
         """Return the state with the leader of its losses, and all lists drawn anew; raises ConvergenceError."""
         if state.counts.learned[0] > 0:
             state.leading.cold[0] = 1
-            refresh(state)
+            if isinstance(state, State):
+                refresh(state)
+            else:
+                from .labelled_mixture import refresh_labelled
+
+                refresh_labelled(state)
             check_leader(state.loss, state.leading)
         return state
 
-    def marginals(self, state: State) -> NDArray[np.float64]:
+    def marginals(self, state: Any, context: ArrayLike = NO_CONTEXT) -> NDArray[np.float64]:
         """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
-        return state.marginals
+        if isinstance(state, State):
+            return state.marginals
+        w = state.weight[0]
+        return np.asarray(w * state.leading.marginals + (1.0 - w) * self._sampled(state, context))
+
+    def _sampled(self, state: Any, context: ArrayLike) -> Floats:
+        """Return s, for a context if labels are declared."""
+        if isinstance(state, State):
+            return state.sampler.marginals
+        shares = np.zeros(state.shape)
+        fill_shares(state.effects, checked_context(state, context), shares)
+        return shares
 
 
 @decides(State)
@@ -276,7 +307,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
     counts, x, p, w = state.counts, state.leading.marginals, state.marginals, state.weight[0]
     w_drawn = note[0] if note.size > 0 else w
     add_losses(state.loss, state.spread, counts, x, p, w_drawn, ranking, propensity, clicks, absent)
-    compare(state, ranking, propensity, clicks, note, absent)
+    compare(state, state.sampler.marginals, ranking, propensity, clicks, note, absent)
     record(counts, ranking, clicks)
     forget_before_change(state, ranking, clicks)
     set_share(state)
@@ -284,13 +315,15 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
 
 
 @inner_kernel
-def compare(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
+def compare(
+    state: Any, s: Floats, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints
+) -> None:
     """Add the difference of sampler and leader in one round to the comparison.
 
     A page of a part has its own s - x in the note. Its predicted losses are 1/2: both learners show one item at every
     position, so that predictions that are all equal add nothing. Without a note, s and x of a part are not known.
     """
-    counts, x, s, noted = state.counts, state.leading.marginals, state.sampler.marginals, note.size > 0
+    counts, x, noted = state.counts, state.leading.marginals, note.size > 0
     if state.weight[0] == 1.0 or not (noted or is_whole(ranking, absent)):
         return
     difference = 0.0
@@ -338,7 +371,7 @@ def forget_before_change(state: State, ranking: Ints, clicks: Floats) -> None:
 
 
 @inner_kernel
-def begin_comparison(state: State) -> None:
+def begin_comparison(state: Any) -> None:
     state.comparison.difference[0] = 0.0
     state.comparison.variance[0] = state.settings.grace
     state.comparison.began[0] = state.counts.learned[0]
@@ -355,7 +388,7 @@ def set_share(state: State) -> None:
         renew_all_lists(state)
     if t == asleep_until[0] or t % TEST_ROUNDS == 0:
         state.not_product[0] = is_not_a_product(state.counts, sampler.attraction, sampler.examination)
-    weigh(state)
+    weigh(state, least_share(state))
     if state.weight[0] == 1.0:
         asleep_until[0] = math.ceil(LONGER_SLEEP * t)
         return
@@ -365,7 +398,13 @@ def set_share(state: State) -> None:
 
 
 @inner_kernel
-def weigh(state: State) -> None:
+def least_share(state: State) -> float:
+    """Return q_t: the leader has at least half of the rounds while clicks are not of product form."""
+    return 0.5 if state.not_product[0] == 1 else state.settings.share
+
+
+@inner_kernel
+def weigh(state: Any, least: float) -> None:
     """Set w and alpha of the next round; w is 1 if the leader is ahead by c standard deviations."""
     q, comparison = state.settings.share, state.comparison
     ahead = comparison.difference[0] / math.sqrt(comparison.variance[0])
@@ -374,7 +413,6 @@ def weigh(state: State) -> None:
         state.weight[0] = 1.0
         return
     by_comparison = min(1.0 - q, max(q, 0.5 + ahead / (2.0 * width)))
-    least = 0.5 if state.not_product[0] == 1 else q
     state.weight[0] = min(1.0 - q, max(least, EARLY * q / math.sqrt(state.counts.learned[0]), by_comparison))
     comparison.ratio[0] = (1.0 - state.weight[0]) / (1.0 - by_comparison)
 
@@ -442,5 +480,5 @@ def refresh(state: State) -> None:
         continue_chain(state, REFRESHED_SWEEPS)
         state.not_product[0] = is_not_a_product(state.counts, state.sampler.attraction, state.sampler.examination)
         renew_all_lists(state)
-        weigh(state)
+        weigh(state, least_share(state))
     follow(state)

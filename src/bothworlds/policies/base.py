@@ -77,7 +77,9 @@ class Policy(ABC):
         """Return how many numbers the policy remembers of a draw; most policies remember none."""
         return 0
 
-    def note_of_part(self, state: Any, ranking: Any, positions: Any, n_positions: int) -> NDArray[np.float64]:
+    def note_of_part(
+        self, state: Any, ranking: Any, positions: Any, n_positions: int, context: ArrayLike = NO_CONTEXT
+    ) -> NDArray[np.float64]:
         """Return the note of a list that was drawn from the state of a part with these positions of the page."""
         return NO_NOTE
 

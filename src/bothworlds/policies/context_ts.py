@@ -10,19 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import NO_CONTEXT, Labels, Shape, decides, learns
-from ..kernels import Floats, Ints, kernel
+from ..kernels import Floats, Ints
 from .base import CompiledPolicy, checked_context
 from .parts.label_effects import (
     LEAVES,
-    LISTS,
     LabelEffects,
-    add_lists,
-    has_lists,
+    draw_list,
+    fill_shares,
     learn_effects,
-    lists_for,
     make_label_effects,
     redraw,
-    uniform_list,
+    share_of,
 )
 
 
@@ -96,7 +94,7 @@ class ContextTs(CompiledPolicy):
     def marginals(self, state: State, context: ArrayLike = NO_CONTEXT) -> NDArray[np.float64]:
         """Return the probability of each item at each position in the next decision for a context."""
         marginals = np.zeros(state.shape)
-        fill_marginals(state, checked_context(state, context), marginals)
+        fill_shares(state.effects, checked_context(state, context), marginals)
         return marginals
 
 
@@ -107,18 +105,9 @@ def no_labels(shape: Shape) -> Labels:
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats, context: Ints) -> None:
-    if not has_lists(state.effects):
-        uniform_list(state.effects, rng, ranking)
-        for j in range(ranking.size):
-            propensity[j] = 1.0 / state.shape.n_items
-        return
-    lists = state.effects.work.lists[lists_for(state.effects, context)]
-    chosen = int(rng.random() * LISTS)
+    draw_list(state.effects, rng, context, ranking)
     for j in range(ranking.size):
-        ranking[j], alike = lists[chosen, j], 0
-        for s in range(LISTS):
-            alike += 1 if lists[s, j] == ranking[j] else 0
-        propensity[j] = alike / LISTS
+        propensity[j] = share_of(state.effects, context, ranking[j], j)
 
 
 @learns(State)
@@ -126,12 +115,3 @@ def learn(
     state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints, context: Ints
 ) -> None:
     learn_effects(state.effects, state.labels, context, ranking, clicks)
-
-
-@kernel
-def fill_marginals(state: State, context: Ints, marginals: Floats) -> None:
-    """Fill in the marginals of a context, which are 0."""
-    if has_lists(state.effects):
-        add_lists(state.effects.work.lists[lists_for(state.effects, context)], 1.0, marginals)
-    else:
-        marginals[:] = 1.0 / state.shape.n_items

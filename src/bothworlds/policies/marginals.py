@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from ..core import NO_CONTEXT
 from ..kernels import Floats, Ints
 
 
-def known_marginals(policy: Any, state: Any) -> Floats | None:
-    """Return the marginals (n_items, n_positions) that the policy states, or None if it states none.
+def known_marginals(policy: Any, state: Any, context: Ints = NO_CONTEXT) -> Floats | None:
+    """Return the marginals (n_items, n_positions) that the policy states for a context, or None if it states none.
 
     Returns uniform marginals where those of the policy are not finite, because its solver has failed.
     """
     marginals = getattr(policy, "marginals", None)
-    known = None if marginals is None else marginals(state)
+    known = None if marginals is None else marginals(state, context) if context.size else marginals(state)
     if known is None:
         return None
     return np.array(known) if np.isfinite(known).all() else np.full(known.shape, 1.0 / len(known))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core import NO_NOTE, Decision, Labels, Shape, leaves
+from ..core import NO_CONTEXT, NO_NOTE, Decision, Labels, Shape, leaves
 from ..kernels import Ints
 from .base import CompiledPolicy, Policy
 
@@ -199,7 +199,15 @@ def part_for(policy: Policy, state: Any, page: Page) -> Part | None:
     return resized(policy, state, page.items, positions)
 
 
-def rank_page(part: Part | None, page: Page, shape: Shape, rng: np.random.Generator) -> Decision:
+def decide_for(policy: Any, state: Any, rng: np.random.Generator, context: Ints = NO_CONTEXT) -> Decision:
+    """Return a decision for a context; a policy that learns no labels is not told that there are any."""
+    decision: Decision = policy.decide(state, rng, context) if context.size else policy.decide(state, rng)
+    return decision
+
+
+def rank_page(
+    part: Part | None, page: Page, shape: Shape, rng: np.random.Generator, context: Ints = NO_CONTEXT
+) -> Decision:
     """Draw the list of a page from its part; items and positions of the decision are those of the whole state.
 
     A pinned item has the propensity 1, and its position is not learned from; where there is nothing to choose, nothing
@@ -207,7 +215,7 @@ def rank_page(part: Part | None, page: Page, shape: Shape, rng: np.random.Genera
     """
     n, m = shape
     if part is not None and part.state.shape == shape:
-        return part.policy.decide(part.state, rng)
+        return decide_for(part.policy, part.state, rng, context)
     ranking, propensity, note = np.empty(m, np.int64), np.ones(m), NO_NOTE
     learned = np.ones(m, np.bool_)
     for position, item in page.pins.items():
@@ -216,11 +224,12 @@ def rank_page(part: Part | None, page: Page, shape: Shape, rng: np.random.Genera
         ranking[learned] = page.items[: learned.sum()]
         learned[:] = False
     else:
-        drawn = part.policy.decide(part.state, rng)
+        drawn = decide_for(part.policy, part.state, rng, context)
         ranking[learned], propensity[learned] = part.items[drawn.ranking], drawn.propensity
-        note = part.policy.note_of_part(part.state, drawn.ranking, part.positions, m)
+        given = (context,) if context.size else ()
+        note = part.policy.note_of_part(part.state, drawn.ranking, part.positions, m, *given)
     absent = np.setdiff1d(np.arange(n), page.items)
-    return Decision(ranking, propensity, note, absent, None if learned.all() else learned)
+    return Decision(ranking, propensity, note, absent, None if learned.all() else learned, context)
 
 
 def learn_page(policy: Policy, state: Any, decision: Decision, rewards: ArrayLike, n_items: int) -> Any:

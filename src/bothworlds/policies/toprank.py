@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..core import Shape, decides, learns, notes
+from ..core import NO_CONTEXT, Shape, decides, learns, notes
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .parts.blocks import Blocks, arrange, draw_list, make_blocks, note_sizes, one_block
 from .parts.duels import Duels, forget_duels, make_duels, record_duels
@@ -109,7 +109,9 @@ class TopRank(Planning):
             work=Work(np.zeros(n, np.int64), make_blocks(n), np.zeros(m, np.int64), np.zeros(m), np.zeros(m)),
         )
 
-    def note_of_part(self, state: State, ranking: Ints, positions: Ints, n_positions: int) -> Floats:
+    def note_of_part(
+        self, state: State, ranking: Ints, positions: Ints, n_positions: int, context: ArrayLike = NO_CONTEXT
+    ) -> Floats:
         """Return the sizes of the blocks of the part at its positions; 0 at others."""
         sizes, sizes_of_part = np.zeros(n_positions), np.zeros(len(positions))
         note(state, ranking, sizes_of_part)

@@ -81,7 +81,7 @@ class LabelEffects(NamedTuple):
     variance: Floats  # (visitor labellings + 1, item labellings + 1) of every kind; 0: there is no such kind
     start: Floats  # the same: start values
     weight: Floats  # (WINDOWS,) weight of the next page in each window, 1 after a refresh
-    seen: Ints  # (R,) pages with each value of a visitor label
+    seen: Ints  # (R,) pages with each value of a visitor label, since everything was forgotten
     pages: Ints  # (1,) t, learned pages
     since: Ints  # (1,) pages since everything was forgotten
     due: Ints  # (1,) pages until the next refresh
@@ -356,6 +356,8 @@ def test_for_change(effects: LabelEffects) -> bool:
     effects.alarm[0] = t
     if everything:
         effects.since[0] = 0
+        for r in range(effects.seen.size):
+            effects.seen[r] = 0
     return True
 
 
@@ -501,8 +503,36 @@ def uniform_list(effects: LabelEffects, rng: np.random.Generator, ranking: Ints)
 
 
 @inner_kernel
-def add_lists(lists: Ints, share: float, marginals: Floats) -> None:
-    """Add the share of the lists with item i at position j, times ``share``."""
-    for s in range(lists.shape[0]):
-        for j in range(lists.shape[1]):
-            marginals[lists[s, j], j] += share / lists.shape[0]
+def draw_list(effects: LabelEffects, rng: np.random.Generator, context: Ints, ranking: Ints) -> None:
+    """Fill in one of the lists of a context, or a random list if there are none."""
+    if not has_lists(effects):
+        uniform_list(effects, rng, ranking)
+        return
+    lists = effects.work.lists[lists_for(effects, context)]
+    chosen = int(rng.random() * LISTS)
+    for j in range(ranking.size):
+        ranking[j] = lists[chosen, j]
+
+
+@inner_kernel
+def share_of(effects: LabelEffects, context: Ints, i: int, j: int) -> float:
+    """Return the share of the lists of a context with item i at position j."""
+    if not has_lists(effects):
+        return 1.0 / effects.work.score.size
+    lists, alike = effects.work.lists[lists_for(effects, context)], 0
+    for s in range(LISTS):
+        alike += 1 if lists[s, j] == i else 0
+    return alike / LISTS
+
+
+@kernel
+def fill_shares(effects: LabelEffects, context: Ints, shares: Floats) -> None:
+    """Fill in the share of the lists of a context with item i at position j (n, m)."""
+    for i in range(shares.shape[0]):
+        for j in range(shares.shape[1]):
+            shares[i, j] = 0.0 if has_lists(effects) else 1.0 / shares.shape[0]
+    if has_lists(effects):
+        lists = effects.work.lists[lists_for(effects, context)]
+        for s in range(LISTS):
+            for j in range(shares.shape[1]):
+                shares[lists[s, j], j] += 1.0 / LISTS

@@ -1,0 +1,144 @@
+"""All-weather where labels are declared: the sampler is that of ``context-ts``, and the leader is for all visitors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..core import Labels, Shape, decides, learns
+from ..geometry.leader_state import Leading, lead, make_leading, ready, reset
+from ..geometry.regularizers import Tsallis
+from ..geometry.sampling import draw
+from ..kernels import Floats, Ints, inner_kernel, kernel
+from .all_weather import LONGER_SLEEP, PAIRS, RECENT, Comparison, Settings, begin_comparison, compare, weigh
+from .parts.counts import Counts, make_counts, record
+from .parts.label_effects import (
+    LabelEffects,
+    draw_effects,
+    draw_list,
+    fill_shares,
+    learn_effects,
+    make_label_effects,
+    share_of,
+)
+from .parts.predicted_losses import add_losses
+
+if TYPE_CHECKING:
+    from .all_weather import AllWeather
+
+
+class Work(NamedTuple):
+    """Marginals for the context of a page."""
+
+    sampled: Floats  # (n_items, n_positions) s
+    marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
+
+
+class State(NamedTuple):
+    shape: Shape
+    labels: Labels
+    settings: Settings
+    counts: Counts  # of all visitors, since the last change
+    effects: LabelEffects  # the sampler
+    loss: Floats  # (n_items, n_positions) cumulative loss estimates of the leader
+    spread: Floats  # (1,) R
+    leading: Leading  # the leader, and its marginals x
+    comparison: Comparison
+    weight: Floats  # (1,) w: the share of the leader
+    work: Work
+
+
+def start(policy: AllWeather, shape: Shape, labels: Labels) -> State:
+    """Return the initial state of all-weather with labels."""
+    n, m = shape
+    share = policy.share * min(1.0, (PAIRS / (n * m)) ** 0.75)
+    grace = float(policy.grace)
+    state = State(
+        shape=shape,
+        labels=labels,
+        settings=Settings(float(share), float(policy.width), float(policy.sampler_width), grace, 0),
+        counts=make_counts(n, m),
+        effects=make_label_effects(shape, labels),
+        loss=np.zeros((n, m)),
+        spread=np.ones(1),
+        leading=make_leading(n, m, policy.tolerance),
+        comparison=Comparison(np.zeros(1), np.full(1, grace), np.zeros(1), np.zeros(1, np.int64), np.ones(1, np.int64)),
+        weight=np.ones(1),
+        work=Work(np.zeros((n, m)), np.zeros((n, m))),
+    )
+    reset(Tsallis(), 1.0, state.leading)
+    return state
+
+
+@decides(State)
+def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats, context: Ints) -> None:
+    x, w = state.leading.marginals, state.weight[0]
+    if rng.random() < w:
+        draw(x, rng, state.leading.urn, ranking)
+    else:
+        draw_list(state.effects, rng, context, ranking)
+    for j in range(ranking.size):
+        i = ranking[j]
+        s = 0.0 if w == 1.0 else share_of(state.effects, context, i, j)
+        propensity[j] = w * x[i, j] + (1.0 - w) * s
+
+
+@learns(State)
+def learn(
+    state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints, context: Ints
+) -> None:
+    counts, x, w, work = state.counts, state.leading.marginals, state.weight[0], state.work
+    fill_shares(state.effects, context, work.sampled)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            work.marginals[i, j] = w * x[i, j] + (1.0 - w) * work.sampled[i, j]
+    w_drawn = note[0] if note.size > 0 else w
+    add_losses(state.loss, state.spread, counts, x, work.marginals, w_drawn, ranking, propensity, clicks, absent)
+    compare(state, work.sampled, ranking, propensity, clicks, note, absent)
+    record(counts, ranking, clicks)
+    if learn_effects(state.effects, state.labels, context, ranking, clicks):
+        forget(counts)
+        if counts.learned[0] - state.comparison.began[0] >= counts.learned[0] / RECENT:
+            begin_comparison(state)
+    set_share(state)
+    follow(state)
+
+
+@inner_kernel
+def forget(counts: Counts) -> None:
+    """Forget the rounds before a change."""
+    for i in range(counts.shown.shape[0]):
+        for j in range(counts.shown.shape[1]):
+            counts.shown[i, j] = counts.clicked[i, j] = 0.0
+    counts.rounds[0] = 0.0
+
+
+@inner_kernel
+def set_share(state: State) -> None:
+    """Set the share of the leader for the next round; let the sampler sleep or play again."""
+    t, asleep_until = state.counts.learned[0], state.comparison.asleep_until
+    if t < asleep_until[0]:
+        return
+    if t == asleep_until[0]:
+        begin_comparison(state)
+    weigh(state, state.settings.share)
+    if state.weight[0] == 1.0:
+        asleep_until[0] = math.ceil(LONGER_SLEEP * t)
+
+
+@inner_kernel
+def follow(state: State) -> None:
+    """Compute the leader of the losses for the next round."""
+    lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
+    ready(state.leading)
+
+
+@kernel
+def refresh_labelled(state: State) -> None:
+    """Draw the effects anew, set the share and the leader, as if the last round had just been learned."""
+    draw_effects(state.effects, state.labels)
+    if state.counts.learned[0] >= state.comparison.asleep_until[0]:
+        weigh(state, state.settings.share)
+    follow(state)
