@@ -17,11 +17,9 @@ import pytest
 
 import bothworlds
 from bothworlds.arena import compete, ray_engine, save_results
-from bothworlds.clicks import generate
-from bothworlds.clicks.log import count_pages, counts
-from bothworlds.clicks.reading import ray_counts
 from bothworlds.worlds import stochastic
 from tests.clicks.naive import same
+from tests.clicks.written import count_pages, counts, write
 from tests.policies.plain import EpsilonGreedy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray warns of itself
@@ -38,7 +36,7 @@ CASES = (
     ("log.parquet", "counts", {}),
     ("log.tsv", "relpred", {}),
     ("log.tsv", "relpred", {"top_items": 25, "positions": 3}),
-    ("log.txt.zst", "yandex", {"query": "2_0"}),
+    ("log.txt.gz", "yandex", {"query": "2_0"}),
 )
 
 
@@ -114,11 +112,9 @@ def test_other_sources_on_a_node_are_refused(cluster, monkeypatch):
 @pytest.mark.parametrize(
     "cases", [CASES[1::2], pytest.param(CASES[::2], marks=pytest.mark.nightly)], ids=["some", "others"]
 )
-def test_two_machines_return_the_counts_of_one(tmp_path, cluster, monkeypatch, cases):
-    monkeypatch.setattr(ray_counts, "SPAN", 20_000)
-    monkeypatch.setattr(ray_counts, "ROWS", 4_000)
+def test_two_machines_return_the_counts_of_one(tmp_path, cluster, cases):
     for k, (name, layout, options) in enumerate(cases):
-        path = generate(tmp_path / f"{k}-{name}", "paper/stochastic", 2000, format=layout, queries=3)
+        path = write(tmp_path / f"{k}-{name}", pages=2000, layout=layout, queries=3)
         here, there = counts(path, **options), counts(path, engine="ray", **options)
         assert same(here, there), (name, layout, options)
         assert here.notes == there.notes
@@ -136,14 +132,12 @@ def same_pages(one, other):
 
 
 @pytest.mark.slow
-def test_two_machines_return_the_pages_of_one(tmp_path, cluster, monkeypatch):
-    monkeypatch.setattr(ray_counts, "SPAN", 20_000)
-    monkeypatch.setattr(ray_counts, "ROWS", 4_000)
+def test_two_machines_return_the_pages_of_one(tmp_path, cluster):
     users = stochastic([0.8, 0.5, 0.3, 0.1], [1.0, 0.6, 0.3])  # few lists, so that machines count equal pages
     for k, (name, layout, options) in enumerate(CASES):
         if layout in ("obd", "counts"):
             continue
-        path = generate(tmp_path / f"{k}-{name}", users, 2000, format=layout, queries=3)
+        path = write(tmp_path / f"{k}-{name}", users, 2000, layout, queries=3)
         fewer = {**options, "top_items": 9} if "top_items" in options else options
         here, there = count_pages(path, **fewer), count_pages(path, engine="ray", **fewer)
         assert same_pages(here, there), (name, layout, fewer)
@@ -205,8 +199,7 @@ def test_two_machines_raise_the_errors_of_one_for_several_files(tmp_path, cluste
 
 
 @pytest.mark.slow
-def test_two_machines_refuse_and_skip_the_rows_that_one_does(tmp_path, cluster, monkeypatch):
-    monkeypatch.setattr(ray_counts, "SPAN", 200)
+def test_two_machines_refuse_and_skip_the_rows_that_one_does(tmp_path, cluster):
     rows = "".join(f"{k},1,a,0\n{k},2,b,1\n" for k in range(50))
     twice = rows + "7,3,a,0\n"
     text = "".join(f"{k}\t0\tQ\t5\t0\t7\n" for k in range(50))

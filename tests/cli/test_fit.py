@@ -9,7 +9,7 @@ import pytest
 
 from bothworlds import clicks
 from bothworlds.clicks import Counts, fit
-from bothworlds.clicks.reading.file_format import find_files
+from bothworlds.clicks.reading.sources import find_files
 from tests.clicks.logs import generated
 from tests.commands import answer, run
 

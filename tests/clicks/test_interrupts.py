@@ -18,8 +18,8 @@ from bothworlds.clicks import evaluate, generate, replay
 from bothworlds.clicks.offpolicy import pages, policy_training
 from bothworlds.clicks.offpolicy import replay as replay_module
 from bothworlds.clicks.offpolicy.impressions import open_impressions
-from bothworlds.clicks.reading import duckdb_relations
-from bothworlds.clicks.reading.duckdb_relations import connect, run
+from bothworlds.clicks.reading import database
+from bothworlds.clicks.reading.database import Database, interrupts, run
 from tests.clicks.evaluation_logs import as_log, logging_policy
 from tests.clicks.evaluation_logs import pages as draw_pages
 from tests.commands import WITH_INTERRUPTS
@@ -34,9 +34,9 @@ def large_log(tmp_path_factory):
 
 
 def test_a_query_that_duckdb_calls_interrupted_is_an_interrupt():
-    with pytest.raises(KeyboardInterrupt), connect():
+    with pytest.raises(KeyboardInterrupt), interrupts():
         raise RuntimeError("Query interrupted")
-    with pytest.raises(RuntimeError, match="something else"), connect():
+    with pytest.raises(RuntimeError, match="something else"), interrupts():
         raise RuntimeError("something else")
 
 
@@ -48,9 +48,9 @@ def test_an_interrupt_that_was_swallowed_ends_the_query_that_runs(monkeypatch):
 
         yield report
 
-    monkeypatch.setattr(duckdb_relations, "progress_bar", interrupted)
-    with pytest.raises(KeyboardInterrupt), connect() as connection:
-        run(connection, ENDLESS, "counting", True)
+    monkeypatch.setattr(database, "progress_bar", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(Database().connection, ENDLESS, "counting", True)
 
 
 def reports(monkeypatch, module):
@@ -90,15 +90,15 @@ def test_replay_reports_every_page(monkeypatch, rng):
 
 
 def test_reading_for_an_evaluation_reports_its_steps(monkeypatch, rng):
-    seen = reports(monkeypatch, duckdb_relations)
+    seen = reports(monkeypatch, database)
     with open_impressions(
         as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 50), UNIFORM.marginals), progress=None
     ) as log:
         pages.page_batches(log, progress=None)
-    assert list(seen) == ["counting rows", "checking pages", "reading impressions", "sorting pages"]
+    assert list(seen) == ["reading rows", "checking pages", "reading impressions", "sorting pages"]
 
 
-@pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.tsv", "log.csv.gz"])
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.ndjson", "log.csv.gz"])
 def test_an_interrupted_log_is_not_written(tmp_path, monkeypatch, name):
     @contextmanager
     def interrupted(*_):
@@ -153,7 +153,7 @@ def interrupt_at(words, *command, folder):
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(b"counting rows", marks=pytest.mark.nightly),
+        pytest.param(b"reading rows", marks=pytest.mark.nightly),
         b"reading impressions",
         pytest.param(b"learning", marks=pytest.mark.nightly),
     ],
@@ -169,7 +169,7 @@ def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):
 
 @pytest.mark.slow
 def test_ctrl_c_ends_fit_and_generate(large_log, tmp_path):
-    commands = {b"counting rows": ("fit", large_log, "--out", tmp_path / "model.json")}
+    commands = {b"reading rows": ("fit", large_log, "--out", tmp_path / "model.json")}
     commands[b"writing"] = ("generate", tmp_path / "log.csv", "--pages", "3000000")
     for words, command in commands.items():
         status, shown = interrupt_at(words, *command, folder=tmp_path)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, column_names, console, one_line_errors
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
+from .common import CLICK_LOGS, app, check_outputs, console, one_line_errors
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
 
 if TYPE_CHECKING:
     from ..clicks import Comparison
@@ -45,20 +45,17 @@ def compare_models_on_log(
     check_outputs(plot, out, (".json",))
     from ..clicks import compare_models
 
-    with flags_in_errors():
-        result = compare_models(
-            log[0] if len(log) == 1 else log,
-            "all" if models == "all" else [name.strip() for name in models.split(",")],
-            priors=_numbers(priors),
-            reference=reference,
-            seed=seed,
-            format=format,
-            top_items=top_items,
-            positions=positions,
-            query=query,
-            columns=column_names(columns),
-            skip_bad=skip_bad,
-        )
+    read = read_log(
+        log,
+        format=format,
+        columns=columns,
+        query=query,
+        positions=positions,
+        top_items=top_items,
+        skip_bad=skip_bad,
+    )
+    names = "all" if models == "all" else [name.strip() for name in models.split(",")]
+    result = compare_models(read, names, priors=_numbers(priors), reference=reference, seed=seed)
     for note in result.notes:
         typer.echo(f"note:    {note}")
     _print_table(result)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, column_names, console, one_line_errors, policy_of
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
+from .common import CLICK_LOGS, app, check_outputs, console, one_line_errors, policy_of
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
@@ -78,7 +78,7 @@ def evaluate(
 
     [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot evaluation.svg[/bold]
     """
-    from ..clicks import compare, load_model, read
+    from ..clicks import compare, load_model
 
     check_outputs(plot, out, (".json",))
     fitted = None if model is None else load_model(model)
@@ -89,18 +89,17 @@ def evaluate(
     if not targets:
         raise ValueError("nothing to evaluate; give --ranking a,b,c or --policy NAME or --marginals FILE")
     labels = [""] * (len(lists) + len(policies)) + [path.stem for path in marginals or []]
-    inspected = read(
-        log[0] if len(log) == 1 else log,
-        format,
-        top_items=top_items,
-        positions=positions,
+    read = read_log(
+        log,
+        format=format,
+        columns=columns,
         query=query,
-        columns=column_names(columns),
+        positions=positions,
+        top_items=top_items,
         skip_bad=skip_bad,
     )
-    with flags_in_errors():
-        replays = _replay(inspected, policies, seed) if replay else []
-        evaluations = compare(inspected, targets, clip_weights=clip_weights, seed=seed, labels=labels, model=fitted)
+    replays = _replay(read, policies, seed) if replay else []
+    evaluations = compare(read, targets, clip_weights=clip_weights, seed=seed, labels=labels, model=fitted)
     for evaluation in evaluations:
         _print_table(evaluation)
         _print_notes(evaluation)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, column_names, one_line_errors
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, flags_in_errors
+from .common import CLICK_LOGS, app, check_outputs, one_line_errors
+from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
 
 if TYPE_CHECKING:
     from ..clicks import ClickModel, Counts, Model, Models
@@ -70,6 +70,7 @@ def fit_log(
     [bold]bothworlds play --world model.json[/bold]
     """
     check_outputs(plot, out, (".json",))
+    from ..clicks.log import as_pages
     from ..clicks.model.names import model_named
 
     dependent = model_named(model).dependent
@@ -77,24 +78,23 @@ def fit_log(
         raise ValueError(f"--method must be newton or em; got {method!r}")
     if dependent and clip:
         raise ValueError(f"--clip is for counts, and the model {model} needs pages")
-    reading: dict[str, Any] = {
-        "engine": engine,
-        "format": format,
-        "top_items": top_items,
-        "positions": positions,
-        "query": query,
-        "columns": column_names(columns),
-        "skip_bad": skip_bad,
-    }
     from .. import clicks
     from ..clicks import fit
     from .fit_tables import print_click_model, print_counts, print_model
 
-    with flags_in_errors():
-        source = log[0] if len(log) == 1 else log
-        read = clicks.read(source, clip=clip, **reading)
-        pages = read.pages() if dependent else None
-        counts = read.counts() if pages is None else pages.counts()
+    read = read_log(
+        log,
+        format=format,
+        columns=columns,
+        query=query,
+        positions=positions,
+        top_items=top_items,
+        skip_bad=skip_bad,
+        clip=clip,
+        engine=engine,
+    )
+    pages = as_pages(read) if dependent else None
+    counts = read.counts() if pages is None else pages.counts()
     print_counts(counts)
     options: dict[str, Any] = {"method": method, "iterations": iterations, "per_query": per_query, "prior": prior}
     fitted = fit(counts if pages is None else pages, model=model, **options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from ..clicks.reading.bad_input import plural
+from ..clicks.reading.errors import plural
 from .common import console
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ def generate(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="File to write: a table if it ends in .csv, .ndjson or .parquet, text if it ends in .tsv or .yandex; "
-            "append .gz or .zst to compress it.",
+            help="File to write, a table that ends in .csv, .ndjson or .parquet; append .gz or .zst to compress text.",
         ),
     ],
     world: Annotated[
@@ -28,13 +27,6 @@ def generate(
     pages: Annotated[
         int, typer.Option(parser=count(1), metavar="N", help="Result pages to write: 10000, 10_000 or 1e4.")
     ] = 10_000,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="tidy (the default), counts, obd or service for tables; relpred (.tsv) or yandex (.yandex) for text.",
-        ),
-    ] = None,
     queries: Annotated[
         int, typer.Option(parser=count(1), metavar="N", help="Number of queries, each with its own items.")
     ] = 1,
@@ -50,5 +42,5 @@ def generate(
     users = world_of(world)
     if sentence := no_change(world, users.first_change(), pages):
         warn(sentence)
-    path = clicks.generate(out, users, pages, format=format, queries=queries, seed=seed)
+    path = clicks.generate(out, users, pages, queries=queries, seed=seed)
     typer.echo(f"log:     {path} ({pages:,} pages)")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..clicks.reading.bad_input import BadInput
+from ..clicks.reading.errors import BadInput
+from .common import column_names
+
+if TYPE_CHECKING:
+    from ..clicks import Log
 
 Files = Annotated[
     list[str], typer.Argument(help="The click log: files, a pattern or a folder of parts.", metavar="LOG")
@@ -29,10 +31,11 @@ TopItems = Annotated[
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows, records and pages, and print their number.")]
 
 
-@contextmanager
-def flags_in_errors() -> Iterator[None]:
-    """Turn a :class:`BadInput` into a ValueError that names command-line flags instead of Python arguments."""
+def read_log(files: list[str], *, columns: str | None, **options: Any) -> Log:
+    """Read a click log; an error names the flags of the command line instead of the arguments of Python."""
+    from ..clicks import read
+
     try:
-        yield
+        return read(files[0] if len(files) == 1 else files, columns=column_names(columns), **options)
     except BadInput as error:
         raise ValueError(error.with_flags()) from error

@@ -19,7 +19,7 @@ class Counts:
 
     Row k means that item ``items[item[k]]`` of query ``queries[query[k]]`` was shown ``shown[k]`` times at position
     ``positions[position[k]]``, and clicked ``clicked[k]`` times. Rows are sorted by query, item and position, and no
-    triple appears twice.
+    triple appears twice, unless there are ``windows`` of time: then each has a row in every window that shows it.
 
     Examples
     --------
@@ -39,6 +39,8 @@ class Counts:
     origin: str = ""  # the name of the log
     pages: int | None = None  # result pages that were counted; None if the log has no pages
     notes: tuple[str, ...] = ()  # sentences about rows that were left out or changed while counting
+    windows: tuple[str, ...] = ()  # the first days of windows of time, if rows are counted per window
+    window: Ints | None = None  # (K,) indices into windows
 
     def __post_init__(self) -> None:
         for name in COLUMNS:
@@ -56,11 +58,15 @@ class Counts:
                 f"{self.clicked[worst]} clicks in {self.shown[worst]} impressions"
             )
         key = (self.query * len(self.items) + self.item) * len(self.positions) + self.position
+        if self.window is not None:
+            key = key * len(self.windows) + self.window
         order = np.argsort(key, kind="stable")
         if (np.diff(key[order]) == 0).any():
             raise ValueError("an item has two rows for one query and position")
         for name in COLUMNS:
             object.__setattr__(self, name, getattr(self, name)[order])
+        if self.window is not None:
+            object.__setattr__(self, "window", np.asarray(self.window, np.int64)[order])
 
     def __len__(self) -> int:
         return self.shown.size

@@ -1,9 +1,8 @@
-"""Generating synthetic logs: pages of uniformly random items, clicked as in a world, written in any layout."""
+"""Generating synthetic logs: pages of uniformly random items, clicked as in a world, as tidy tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from ..files import replacing
 from ..kernels import Floats, Ints, kernel
 from ..progress import progress_bar
 from ..worlds import World, resolve
-from .reading.layouts import TableLayout, TextLayout, layout_of
-from .reading.layouts.base import GeneratedPages
-from .text_writers import max_bytes
+from .reading.database import Database, literal, run
 
 BATCH = 20_000  # pages drawn and written at a time
-KINDS = {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet"}
+# The ending of a file, and how DuckDB writes it.
+KINDS = {".csv": "FORMAT csv", ".ndjson": "FORMAT json", ".jsonl": "FORMAT json", ".parquet": "FORMAT parquet"}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-TEXT_LAYOUTS = {".tsv": "relpred", ".yandex": "yandex"}
 
 
 def generate(
@@ -31,7 +28,6 @@ def generate(
     world: str | World = "paper/stochastic",
     pages: int = 10_000,
     *,
-    format: str | None = None,
     queries: int = 1,
     seed: int = 0,
     progress: bool | None = None,
@@ -41,12 +37,12 @@ def generate(
     The world may be one whose clicks depend on each other, or a fitted model of any kind. If an adversary reports the
     clicks of a world, the log has those of the users.
 
-    The format is ``relpred`` for names that end in .tsv, ``yandex`` for .yandex, and ``tidy`` otherwise, unless it is
-    given. The ending also selects CSV, NDJSON or Parquet for tables, and compression (.gz, .zst). With several
-    ``queries``, each has its own items, with the same attractions in another order. Propensities are exactly 1/n.
+    The log is a table with the columns event, query (if there are several), position, item, click and propensity; the
+    name of the file ends in .csv, .ndjson or .parquet, and in .gz or .zst to compress text. With several ``queries``,
+    each has its own items, with the same attractions in another order. Propensities are exactly 1/n.
 
     The same arguments give the same log. The file appears under its name only when it is complete. Raises ValueError
-    for an ending that does not match the format.
+    for another ending.
 
     >>> import tempfile, bothworlds.clicks
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -57,29 +53,35 @@ def generate(
     """
     target, users = Path(path), resolve(world)
     pages, queries, seed = whole(pages, "pages", 1), whole(queries, "queries", 1), whole(seed, "seed", 0)
-    kind, compression = _kind_and_compression(target)
-    layout = layout_of(format or TEXT_LAYOUTS.get(_suffixes(target)[0], "tidy"))
-    if isinstance(layout, TableLayout) and kind is None:
-        raise ValueError(
-            f"{target.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst; "
-            "text of the format relpred ends in .tsv"
-        )
-    if isinstance(layout, TextLayout) and kind is not None:
-        raise ValueError(f"the format {layout.name} is text; {target.name} must not end in {_suffixes(target)[0]}")
+    options = _copy_options(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    database = Database()
+    connection, pyarrow = database.connection, import_extra("pyarrow")
     with progress_bar(f"writing {target.name}", pages, progress) as report, replacing(target) as file:
-        temporary = Path(file.name)  # pyarrow closes an open file that is passed to it
-        batches = _report_pages(draw(users, pages, queries, seed), report)
-        if isinstance(layout, TextLayout):
-            _write_text(temporary, compression, batches, layout)
-        elif isinstance(layout, TableLayout):
-            tables = map(layout.table, batches) if layout.table is not None else iter([_count_table(batches)])
-            _write_tables(temporary, kind or "csv", compression, tables)
+        for batch in draw(users, pages, queries, seed):
+            connection.register("batch", pyarrow.table(batch))
+            run(connection, "CREATE TABLE IF NOT EXISTS results AS FROM batch LIMIT 0")
+            run(connection, "INSERT INTO results FROM batch")
+            report(int(batch["event"][-1] - batch["event"][0]) + 1)
+        run(connection, f"COPY results TO {literal(file.name)} ({options}, USE_TMP_FILE false)")
     return target
 
 
-def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[GeneratedPages]:
-    """Yield pages drawn from a world, in batches; the seed alone determines them."""
+def _copy_options(path: Path) -> str:
+    """How DuckDB writes a file, by the ending of its name."""
+    compressed = COMPRESSIONS.get(path.suffix)
+    suffix = Path(path.stem).suffix if compressed else path.suffix
+    if suffix not in KINDS:
+        raise ValueError(f"{path.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst")
+    if suffix == ".parquet" and compressed:
+        raise ValueError(f"Parquet is compressed already; leave out {path.suffix} in {path.name}")
+    if suffix == ".parquet":
+        return f"{KINDS[suffix]}, COMPRESSION zstd"
+    return KINDS[suffix] + (f", COMPRESSION {compressed}" if compressed else "")
+
+
+def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the columns of pages drawn from a world, in batches; the seed alone determines them."""
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0x109]))
     n, m = world.n_items, world.n_positions
     labels = np.arange(n)[None] if queries == 1 else np.array([rng.permutation(n) for _ in range(queries)])
@@ -88,9 +90,19 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[Generate
     fill = _fill_from_tables if users.has_table else _fill_from_lists
     for start in range(0, pages, BATCH):
         size = min(BATCH, pages - start)
-        batch = np.empty(size, np.int64), np.empty((size, m), np.int64), np.empty((size, m), np.uint8)
-        fill(users, start, rng, labels, deck, *batch)
-        yield GeneratedPages(start, *batch, queries, n)
+        query, item, click = np.empty(size, np.int64), np.empty((size, m), np.int64), np.empty((size, m), np.uint8)
+        fill(users, start, rng, labels, deck, query, item, click)
+        columns = {
+            "event": np.repeat(np.arange(start, start + size), m),
+            "query": np.repeat(query, m),
+            "position": np.tile(np.arange(1, m + 1, dtype=np.int32), size),
+            "item": item.ravel(),
+            "click": click.ravel().astype(np.int8),
+            "propensity": np.full(size * m, 1.0 / n),
+        }
+        if queries == 1:
+            del columns["query"]
+        yield columns
 
 
 def _fill_from_tables(
@@ -160,98 +172,3 @@ def _draw_list(rng: Any, labels: Ints, deck: Ints, item: Ints, ranking: Ints) ->
         deck[j], deck[k] = deck[k], deck[j]
         item[j], ranking[j] = q * n + deck[j], labels[q, deck[j]]
     return q + 1
-
-
-def _count_table(batches: Iterator[GeneratedPages]) -> Any:
-    """One table of the counts of all batches."""
-    shown: Any = 0
-    clicked: Any = 0
-    queries = n = m = 0
-    for batch in batches:
-        queries, n, m = batch.n_queries, batch.n_items, batch.item.shape[1]
-        cell = (batch.item * m + np.arange(m)).ravel()
-        shown = shown + np.bincount(cell, minlength=queries * n * m)
-        clicked = clicked + np.bincount(cell, weights=batch.click.ravel(), minlength=queries * n * m).astype(np.int64)
-    cells = np.flatnonzero(shown)
-    columns = {"item": cells // m, "position": cells % m + 1, "impressions": shown[cells], "clicks": clicked[cells]}
-    return import_extra("pyarrow").table({"query": cells // (n * m) + 1, **columns} if queries > 1 else columns)
-
-
-def _write_text(path: Path, compression: str | None, batches: Iterator[GeneratedPages], layout: TextLayout) -> None:
-    with import_extra("pyarrow").output_stream(str(path), compression=compression) as stream:
-        buffer = np.empty(0, np.uint8)
-        for batch in batches:
-            if buffer.size < max_bytes(*batch.item.shape):
-                buffer = np.empty(max_bytes(*batch.item.shape), np.uint8)
-            length = layout.write(batch.first, batch.query, batch.item, batch.click, buffer)
-            stream.write(buffer[:length])
-
-
-def _write_tables(path: Path, kind: str, compression: str | None, tables: Iterator[Any]) -> None:
-    pyarrow = import_extra("pyarrow")
-    first = next(tables)
-    if kind == "parquet":
-        with import_extra("pyarrow.parquet").ParquetWriter(path, first.schema, compression="zstd") as writer:
-            for table in _row_groups(first, tables):
-                writer.write_table(table)
-        return
-    with pyarrow.output_stream(str(path), compression=compression) as stream:
-        if kind == "csv":
-            with import_extra("pyarrow.csv").CSVWriter(stream, first.schema) as writer:
-                for table in chain([first], tables):
-                    writer.write_table(table)
-        else:
-            for table in chain([first], tables):
-                stream.write(_json_lines(table))
-
-
-def _row_groups(first: Any, others: Iterator[Any], rows: int = 1_000_000) -> Iterator[Any]:
-    """Concatenate tables until each is large enough for a row group."""
-    pyarrow, pending = import_extra("pyarrow"), []
-    for table in chain([first], others):
-        pending.append(table)
-        if sum(map(len, pending)) >= rows:
-            yield pyarrow.concat_tables(pending)
-            pending = []
-    if pending:
-        yield pyarrow.concat_tables(pending)
-
-
-def _json_lines(table: Any) -> Any:
-    """The bytes of a table as NDJSON."""
-    pyarrow, compute = import_extra("pyarrow"), import_extra("pyarrow.compute")
-    parts: list[Any] = []
-    for k, (name, column) in enumerate(zip(table.column_names, table.columns)):
-        text = pyarrow.types.is_string(column.type) or pyarrow.types.is_timestamp(column.type)
-        quote = '"' if text else ""
-        parts += [f'{", " if k else "{"}"{name}": {quote}', column.cast("string"), quote]
-    lines = compute.binary_join_element_wise(*parts, "}\n", "").combine_chunks()
-    return "".join(lines.to_pylist()).encode() if lines.offset else _bytes_of(lines)
-
-
-def _bytes_of(lines: Any) -> Any:
-    """The concatenated text of an array of strings, without a copy."""
-    _, offsets, text = lines.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(lines) + 1)
-    return text.slice(int(ends[0]), int(ends[-1] - ends[0]))
-
-
-def _report_pages(batches: Iterator[GeneratedPages], report: Any) -> Iterator[GeneratedPages]:
-    for batch in batches:
-        yield batch
-        report(len(batch.query))
-
-
-def _suffixes(path: Path) -> tuple[str, str]:
-    """The suffixes of the kind of file and of its compression."""
-    if path.suffix in COMPRESSIONS:
-        return Path(path.stem).suffix, path.suffix
-    return path.suffix, ""
-
-
-def _kind_and_compression(path: Path) -> tuple[str | None, str | None]:
-    """The kind and the compression of a table, by the suffixes of its name; None for other suffixes."""
-    suffix, compressed = _suffixes(path)
-    if suffix == ".parquet" and compressed:
-        raise ValueError(f"Parquet is compressed already; leave out {compressed} in {path.name}")
-    return KINDS.get(suffix), COMPRESSIONS.get(compressed)

@@ -1,42 +1,54 @@
-"""Click logs: :func:`read` inspects one, :class:`Log` describes it, :func:`counts` counts it."""
+"""Click logs: :func:`read` scans one into a database, and a :class:`Log` counts it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
+from ..extras import import_extra
 from .counts import Counts
 from .pages import Pages
-from .reading.duckdb_counts import count_table, selected_rows
-from .reading.duckdb_pages import count_table_pages
-from .reading.duckdb_relations import connect
-from .reading.file_format import LogSource, Paths, find_files, inspect_file, rename_columns
-from .reading.frames import as_count_tables, as_table, inspect_table, label_text
-from .reading.layouts import COLUMN_NAMES, LAYOUTS, Layout, TableLayout, TextLayout, detect
-from .reading.log_spec import LogSpec
-from .reading.ray_counts import count_on_ray, count_pages_on_ray
-from .reading.text_counts import count_text, count_text_pages
+from .reading.database import Database, interrupts, literal, quoted, run
+from .reading.layouts import COLUMN_NAMES, LAYOUTS, Layout, detect
+from .reading.memory import as_table, inspect_table, label_text
+from .reading.ray import read_on_ray
+from .reading.session_text import odd_pages, read_text
+from .reading.sources import Paths, Source, find_files, inspect_file, rename_columns
+from .reading.tables import Filters, file_columns, keep, notes_of, read_table
 
 ENGINES = ("duckdb", "ray")
 NEEDS_PAGES = "a model of clicks that depend on each other needs whole pages"
+WINDOWS = ("day", "week")
+CLICK_BITS, ITEM_BITS = 1, 40  # a result is one number: position, item and click
 
 
-@dataclass(frozen=True)
-class Log(LogSpec):
-    """A click log, on disk or in memory, with its filters. Only the first bytes of its files have been read.
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A click log that has been read: the table ``rows`` of a database; :func:`read` makes one.
 
-    :func:`read` makes one.
+    The table has the columns query, item, position and click; event, propensity and timestamp, if the log has them; and
+    all other columns of the file.
     """
 
-    engine: str = "duckdb"
-    progress: bool | None = None
-
-    @cached_property
-    def _counted(self) -> Counts:
-        return counts(self, engine=self.engine, progress=self.progress)
+    database: Database = field(repr=False)
+    layout: str
+    origin: str  # the name of the log in messages: its first file, and how many more there are
+    paths: tuple[str, ...]
+    columns: Mapping[str, str]  # names of columns in the file -> in the table
+    has_pages: bool
+    has_propensities: bool
+    notes: tuple[str, ...]  # sentences about rows that were left out or changed while reading
+    number: str = "1"  # SQL for how many equal rows a row stands for
+    time: str | None = (
+        None  # SQL for the time in seconds since 1970, NULL where the timestamp is neither date nor number
+    )
+    where: str = "true"  # SQL condition on rows
+    progress: bool | None = False
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -44,40 +56,160 @@ class Log(LogSpec):
         return self._counted.items
 
     @property
-    def n_pages(self) -> int | None:
-        """The number of result pages; None if the log has no pages."""
-        return self._counted.pages
+    def queries(self) -> tuple[str, ...]:
+        """The names of queries, numbers first."""
+        return self._counted.queries
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about rows that were left out or changed while reading."""
-        return self._counted.notes
+    def positions(self) -> tuple[int, ...]:
+        """The positions, numbered as in the log, in increasing order."""
+        return self._counted.positions
 
-    def counts(self) -> Counts:
-        """Return impressions and clicks per (query, item, position)."""
-        return self._counted
+    @cached_property
+    def n_pages(self) -> int | None:
+        """The number of result pages; None if the log has no pages."""
+        if not self.has_pages:
+            return None
+        page = f"SELECT any_value({self.number}) AS number FROM rows WHERE {self.where} GROUP BY event, query"
+        return int(self._run(f"SELECT coalesce(sum(number), 0)::BIGINT FROM ({page})")[0][0])
 
-    def pages(self, by: Sequence[str] = ()) -> Pages:
-        """Return the different pages of the log, and how often each occurred."""
-        return count_pages(self, engine=self.engine, progress=self.progress)
+    @cached_property
+    def has_times(self) -> bool:
+        """Whether every row has a time: a date, or a number of seconds since 1970."""
+        if self.time is None:
+            return False
+        ((rows, timed),) = self._run(f"SELECT count(*), count({self.time}) FROM rows WHERE {self.where}")
+        return bool(rows == timed > 0)
 
-    def rows(self, connection: Any) -> Any:
-        """Return the rows that pass the checks and the filters, as a relation of the DuckDB ``connection``.
+    @cached_property
+    def _counted(self) -> Counts:
+        return self._count(None)
 
-        Columns: event, query, item (text), position (integer, as in the file), click (0 or 1), propensity (NULL if
-        missing) and timestamp. Raises ValueError for bad rows, unless the log was read with ``skip_bad``, and for a
-        log that has no rows with one result each.
+    def counts(self, windows: str | None = None) -> Counts:
+        """Return impressions and clicks per (query, item, position), and per day or week if ``windows`` says so."""
+        return self._counted if windows is None else self._count(windows)
+
+    def _count(self, windows: str | None) -> Counts:
+        window = f", {self._window(windows)} AS label" if windows else ""
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE summed AS SELECT query, item, position{window}, "
+            f"sum({self.number})::BIGINT AS shown, sum({self.number} * click)::BIGINT AS clicked "
+            f"FROM rows WHERE {self.where} GROUP BY ALL"
+        )
+        names = self._labels("summed")
+        found = self._arrays(
+            f"SELECT q.code AS query, i.code AS item, position, shown, clicked{', label' if windows else ''} "
+            "FROM summed JOIN codes_query q USING (query) JOIN codes_item i USING (item) ORDER BY ALL"
+        )
+        labels, window_codes = np.unique(found["label"].to_numpy(), return_inverse=True) if windows else ((), None)
+        return Counts(
+            **names,
+            **{name: found[name].to_numpy() for name in ("query", "item", "shown", "clicked")},
+            position=np.searchsorted(names["positions"], found["position"].to_numpy()),
+            origin=self.origin,
+            pages=self.n_pages,
+            notes=self.notes,
+            windows=tuple(map(str, labels)),
+            window=window_codes,
+        )
+
+    def pages(self, windows: str | None = None, propensities: bool = False, by: Sequence[str] = ()) -> Pages:
+        """Return the different pages of the log, and how often each occurred, in an order that only they determine.
+
+        Pages are different if anything that is asked for differs: the window of their first time, a ``"day"`` or
+        ``"week"``; the propensities of their results; or the values of the columns ``by`` of the file. A log without
+        pages has pages of one result.
         """
-        return self.checked(connection)[0]
+        names, size = self._labels(f"(SELECT * FROM rows WHERE {self.where})"), ITEM_BITS
+        result = f"(position << {size}) | (i.code << {CLICK_BITS}) | click"
+        keys = {"label": f"min({self._window(windows)})"} if windows else {}
+        keys |= {f"by_{k}": f"min({self._column(name)}::VARCHAR)" for k, name in enumerate(by)}
+        if propensities:
+            propensity = "propensity" if self.has_propensities else "NULL::DOUBLE"
+            result = f"struct_pack(result := {result}, propensity := {propensity})"
+        page = "event" if self.has_pages else "rows.rowid"
+        selected = ", ".join(["q.code AS query", *(f"{value} AS {name}" for name, value in keys.items())])
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE different AS SELECT query, {''.join(f'{name}, ' for name in keys)}results, "
+            f"sum(number)::BIGINT AS number FROM (SELECT {selected}, list_sort(list({result})) AS results, "
+            f"any_value({self.number}) AS number FROM rows JOIN codes_item i USING (item) JOIN codes_query q USING "
+            f"(query) WHERE {self.where} GROUP BY {page}, q.code) GROUP BY ALL ORDER BY ALL",
+            "counting pages",
+        )
+        found = self._arrays("FROM different")
+        self._run("DROP TABLE different")
+        lists = found["results"].combine_chunks()
+        flat = lists.flatten()
+        packed = (flat.field("result") if propensities else flat).to_numpy()
+        labels, window = np.unique(found["label"].to_numpy(), return_inverse=True) if windows else ((), None)
+        return Pages(
+            **names,
+            query=found["query"].to_numpy(),
+            starts=np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy(), dtype=np.int64)]),
+            item=((packed >> CLICK_BITS) & ((1 << (size - CLICK_BITS)) - 1)).astype(np.int32),
+            position=np.searchsorted(names["positions"], packed >> size).astype(np.int16),
+            click=(packed & 1).astype(np.uint8),
+            count=found["number"].to_numpy(),
+            origin=self.origin,
+            notes=self.notes,
+            windows=tuple(map(str, labels)),
+            window=window,
+            propensity=flat.field("propensity").to_numpy(zero_copy_only=False) if propensities else None,
+            by={name: found[f"by_{k}"].to_numpy() for k, name in enumerate(by)},
+        )
 
-    def checked(self, connection: Any, progress: bool | None = False) -> tuple[Any, tuple[str, ...]]:
-        """Return the relation of :meth:`rows`, and notes on the rows that were skipped or changed."""
-        if not isinstance(self.form, TableLayout) or self.layout == "counts":
-            raise ValueError(
-                f"{self.origin} is in the format {self.layout}, which has no row with a propensity for every result: "
-                "fit a model to it instead, and evaluate rankings and policies in its world"
+    def since(self, date: Any) -> Log:
+        """Return the log of the rows at or after a date, such as "2026-01-31". Raises ValueError if none are left."""
+        if not self.has_times:
+            raise ValueError(f"{self.origin} has no times; a column timestamp must have a date in every row")
+        try:
+            ((start,),) = self._run(f"SELECT epoch({literal(str(date))}::TIMESTAMPTZ)")
+        except ValueError as error:
+            raise ValueError(f"since must be a date, such as 2026-01-31; got {date!r}") from error
+        later = replace(self, where=f"{self.where} AND {self.time} >= {start!r}")
+        if not self._run(f"SELECT count(*) FROM rows WHERE {later.where}")[0][0]:
+            raise ValueError(f"nothing is left of {self.origin}: it has no rows since {date}")
+        return later
+
+    def _run(self, sql: str, title: str = "") -> list[Any]:
+        return run(self.database.connection, sql, title, self.progress)
+
+    def _arrays(self, sql: str) -> Any:
+        """The columns of a result, as an Arrow table."""
+        with interrupts():
+            # The only way to read Arrow that all supported releases of DuckDB share.
+            stream = self.database.connection.sql(sql)
+            return import_extra("pyarrow").RecordBatchReader.from_stream(stream).read_all()
+
+    def _labels(self, table: str) -> dict[str, Any]:
+        """The sorted labels of a table, numbers by value and then text; their indices go into tables of codes."""
+        labels: dict[str, Any] = {}
+        for name, plural, order in (
+            ("query", "queries", "try_cast(query AS HUGEINT) NULLS LAST, query"),
+            ("item", "items", "try_cast(item AS HUGEINT) NULLS LAST, item"),
+            ("position", "positions", "position"),
+        ):
+            self._run(
+                f"CREATE OR REPLACE TEMP TABLE codes_{name} AS SELECT {name}, row_number() OVER (ORDER BY {order}) - 1 "
+                f"AS code FROM (SELECT DISTINCT {name} FROM {table})"
             )
-        return selected_rows(self, connection, progress)
+            labels[plural] = tuple(label for (label,) in self._run(f"SELECT {name} FROM codes_{name} ORDER BY code"))
+        return labels
+
+    def _window(self, windows: str) -> str:
+        """SQL for the first day of the day or week of a row."""
+        if windows not in WINDOWS:
+            raise ValueError(f"windows must be None, 'day' or 'week'; got {windows!r}")
+        if not self.has_times:
+            raise ValueError(f"{self.origin} has no times; a column timestamp must have a date in every row")
+        return f"date_trunc('{windows}', make_timestamp(({self.time} * 1000000)::BIGINT))::DATE::VARCHAR"
+
+    def _column(self, name: str) -> str:
+        """SQL for a column, by its name in the file or its role."""
+        known = {column.lower(): stored for column, stored in self.columns.items()}
+        if name.lower() not in known:
+            raise ValueError(f"{self.origin} has no column {name!r}; it has {', '.join(self.columns)}")
+        return quoted(known[name.lower()])
 
     def __repr__(self) -> str:
         return f"<Log {self.origin!r}: {self.layout}>"
@@ -87,24 +219,25 @@ def read(
     path: Paths | Any,
     format: str | None = None,
     *,
-    top_items: int | None = None,
-    positions: int | None = None,
+    columns: Mapping[str, str] | None = None,
     query: str | float | Iterable[str | float] | None = None,
+    positions: int | None = None,
+    top_items: int | None = None,
     skip_bad: bool = False,
     clip: bool = False,
-    columns: Mapping[str, str] | None = None,
     engine: str = "duckdb",
     progress: bool | None = None,
 ) -> Log:
-    """Inspect a click log and return a description of it, without reading more than the first bytes of its files.
+    """Read a click log, once, into a database in memory that spills to disk.
 
     Parameters
     ----------
     path
         A file, several, a pattern or a folder of parts; or a table in memory: a data frame, columns by name, records.
-        A table is not copied, so that later changes to it may be counted.
     format
         The layout, which is detected if it is not given.
+    columns
+        The names of columns that differ from those of the layout: ``{"item": "product", "click": "clicked"}``.
     query, positions, top_items
         Filters, applied in this order: keep one query or several; cut pages to their first positions; keep pages made
         only of the most frequent remaining items (or rows of these items, if rows do not form pages).
@@ -112,163 +245,115 @@ def read(
         Leave out bad rows and count them, instead of raising an error.
     clip
         Count as many clicks as impressions where there are more clicks, instead of raising an error.
-    columns
-        The names of columns that differ from those of the layout: ``{"item": "product", "click": "clicked"}``.
+    engine
+        ``"duckdb"``, or ``"ray"``: every task reads a file on a Ray cluster and returns its different pages. The log
+        then has neither propensities nor times.
+    progress
+        Whether to show a progress bar on standard error; if it is None, one is shown on a terminal.
 
-    Raises ValueError if there is no file, if files differ in their format, or if the format cannot be detected.
-
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "log.csv"
-    ...     _ = path.write_text("event,position,item,click\\n1,1,tea,0\\n1,2,milk,1\\n")
-    ...     log = read(path)
-    >>> log.layout, log.has_pages, log.has_propensities
-    ('tidy', True, False)
-    >>> read({"rank": [1, 2], "item": ["tea", "milk"], "click": [0, 1]}, columns={"position": "rank"})
-    <Log 'the table': tidy>
-    """
-    top_items, positions = _at_least_one("top_items", top_items), _at_least_one("positions", positions)
-    table = as_table(path)
-    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
-    if columns:
-        sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
-    layouts = {detect(source, format).name: source.path for source in sources}
-    if len(layouts) > 1:
-        listed = ", ".join(f"{name} like {file}" for name, file in layouts.items())
-        raise ValueError(f"the files of a log must have the same format, and these have several: {listed}")
-    layout = next(iter(layouts))
-    _check_alike(sources, LAYOUTS[layout])
-    for source in sources:
-        _check_columns(source, LAYOUTS[layout])
-    several = query if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
-    queries = () if query is None else tuple(map(label_text, several))
-    if query is not None and not queries:
-        raise ValueError("query is empty; leave it out to keep all queries")
-    return Log(sources, layout, top_items, positions, queries, skip_bad, clip, engine, progress)
-
-
-def as_counts(log: Any) -> Counts:
-    """Return counts of a log, its path or a table in memory; of pages; or counts as they are."""
-    return log.counts() if isinstance(log, Pages) else counts(log)
-
-
-def as_pages(log: Any) -> Pages:
-    """Return the pages of a log, its path or a table in memory; or pages as they are."""
-    return count_pages(log)
-
-
-def counts(
-    log: Any,
-    *,
-    engine: str = "duckdb",
-    progress: bool | None = None,
-    format: str | None = None,
-    top_items: int | None = None,
-    positions: int | None = None,
-    query: str | float | Iterable[str | float] | None = None,
-    skip_bad: bool = False,
-    clip: bool = False,
-    columns: Mapping[str, str] | None = None,
-) -> Counts:
-    """Count the impressions and clicks of a log per (query, item, position).
-
-    ``log`` is a :class:`Log`, or a path or table that :func:`read` accepts, together with the options of :func:`read`.
-    Counts are returned as they are, and a pair of tables (shown, clicked) of shape (n_items, n_positions) becomes
-    counts; neither takes options.
-
-    Memory is bounded for any size of the log. ``engine="ray"`` distributes the work over the machines of a Ray cluster
-    and returns the same counts. ``progress`` is whether to show a progress bar on standard error; if it is None, one is
-    shown on a terminal.
+    Raises ValueError if there is no file, if files differ in their format, if the format cannot be detected, for bad
+    rows, and if nothing is left.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "log.csv"
     ...     _ = path.write_text("event,position,item,click\\n1,1,tea,0\\n1,2,milk,1\\n2,1,tea,1\\n")
-    ...     counted = counts(path)
-    >>> counted.items, counted.shown.tolist(), counted.clicked.tolist(), counted.pages
-    (('milk', 'tea'), [1, 2], [1, 1], 2)
+    ...     log = read(path)
+    >>> log.layout, log.has_pages, log.has_propensities, log.n_pages
+    ('tidy', True, False, 2)
+    >>> counts = log.counts()
+    >>> counts.items, counts.shown.tolist(), counts.clicked.tolist()
+    (('milk', 'tea'), [1, 2], [1, 1])
+    >>> read({"rank": [1, 2], "item": ["tea", "milk"], "click": [0, 1]}, columns={"position": "rank"})
+    <Log 'the table': tidy>
     """
-    _check_engine(engine)
-    options: dict[str, Any] = {
-        "format": format,
-        "top_items": top_items,
-        "positions": positions,
-        "query": query,
-        "skip_bad": skip_bad,
-        "clip": clip,
-        "columns": columns,
-    }
-    pair = as_count_tables(log)
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if given and (pair is not None or isinstance(log, (Counts, Log))):
-        raise ValueError(f"{given[0]} is an option for reading a log, and this one has been read already")
-    if isinstance(log, Counts):
-        return log
-    if pair is not None:
-        return Counts.from_tables(pair.shown, pair.clicked, items=pair.items, positions=pair.positions)
-    if not isinstance(log, Log):
-        log = read(log, **options)
-    with connect() as connection:
-        if engine == "ray":
-            return count_on_ray(connection, log, progress)
-        if isinstance(log.form, TextLayout):
-            return count_text(connection, log, progress)
-        return count_table(connection, log, progress)
-
-
-def count_pages(
-    log: Any,
-    *,
-    engine: str = "duckdb",
-    progress: bool | None = None,
-    format: str | None = None,
-    top_items: int | None = None,
-    positions: int | None = None,
-    query: str | float | Iterable[str | float] | None = None,
-    skip_bad: bool = False,
-    columns: Mapping[str, str] | None = None,
-) -> Pages:
-    """Count the different result pages of a log: lists of items with their clicks.
-
-    ``log`` and the options are those of :func:`counts`; page counts are returned as they are. Memory grows with the
-    number of different pages. ``engine="ray"`` returns the same pages. Raises ValueError for a log whose rows do not
-    form pages.
-
-    >>> table = {"event": [1, 1, 2, 2], "position": [1, 2, 1, 2], "item": ["a", "b", "a", "b"], "click": [0, 1, 0, 1]}
-    >>> count_pages(table)
-    <Pages: 2 items at 2 positions, 2 pages, 1 of them different>
-    """
-    _check_engine(engine)
-    options: dict[str, Any] = {
-        "format": format,
-        "top_items": top_items,
-        "positions": positions,
-        "query": query,
-        "skip_bad": skip_bad,
-        "columns": columns,
-    }
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if given and isinstance(log, (Pages, Log)):
-        raise ValueError(f"{given[0]} is an option for reading a log, and this one has been read already")
-    if isinstance(log, Pages):
-        return log
-    if isinstance(log, Counts) or as_count_tables(log) is not None:
-        raise ValueError(f"{NEEDS_PAGES}; these are counts per item and position")
-    if not isinstance(log, Log):
-        log = read(log, **options)
-    if not log.has_pages:
-        why = "has no column event" if log.layout == "tidy" else f"is in the format {log.layout}, which has no pages"
-        raise ValueError(f"{NEEDS_PAGES}, and {log.origin} {why}")
-    with connect() as connection:
-        if engine == "ray":
-            return count_pages_on_ray(connection, log, progress)
-        count = count_text_pages if isinstance(log.form, TextLayout) else count_table_pages
-        return count(connection, log, progress)
-
-
-def _check_engine(engine: str) -> None:
     if engine not in ENGINES:
         raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
+    filters = Filters(
+        _queries(query), _at_least_one("positions", positions), _at_least_one("top_items", top_items), skip_bad, clip
+    )
+    sources, layout = _inspect(path, format, columns)
+    database = Database()
+    connection = database.connection
+    reader = read_on_ray if engine == "ray" else read_text if layout.is_text else read_table
+    found = reader(connection, sources, layout, filters, progress)
+    names = layout.columns(sources[0])
+    has_pages, weighted = layout.is_text or "event" in names, engine == "ray" or layout.name == "counts"
+    number = "number" if weighted else "1"
+    keep(connection, filters, has_pages, number)
+    if layout.is_text and engine != "ray":
+        found += odd_pages(connection)
+    origin = sources[0].path.name if len(sources) == 1 else f"{sources[0].path.name} and {len(sources) - 1} more"
+    if not run(connection, "SELECT count(*) FROM (FROM rows LIMIT 1)")[0][0]:
+        raise ValueError(_nothing_left(origin, filters))
+    kinds = {name: kind for name, kind, *_ in run(connection, "DESCRIBE rows")}
+    others = [name for name in dict.fromkeys(n for s in sources for n in s.columns) if name not in names.values()]
+    stored = dict(zip(others, file_columns(others))) | {name: role for role, name in names.items()}
+    stored = {role: role for role in names} | stored
+    return Log(
+        database=database,
+        layout=layout.name,
+        origin=origin,
+        paths=tuple(str(source.path) for source in sources),
+        columns={name: column for name, column in stored.items() if column in kinds},
+        has_pages=has_pages,
+        has_propensities="propensity" in kinds,
+        notes=notes_of(connection, found, filters, number),
+        number=number,
+        time=_time(kinds.get("timestamp")),
+        progress=progress,
+    )
+
+
+def as_counts(log: Any) -> Counts:
+    """Return counts of a log, its path or a table in memory; of pages; of a pair (shown, clicked); or as they are."""
+    if isinstance(log, Counts):
+        return log
+    if _is_pair(log):
+        return Counts.from_tables(*log)
+    return (log if isinstance(log, (Log, Pages)) else read(log)).counts()
+
+
+def as_pages(log: Any) -> Pages:
+    """Return the pages of a log, its path or a table in memory; or pages as they are.
+
+    Raises ValueError for a log whose rows do not form pages.
+    """
+    if isinstance(log, Pages):
+        return log
+    if isinstance(log, Counts) or _is_pair(log):
+        raise ValueError(f"{NEEDS_PAGES}; these are counts per item and position")
+    given = log if isinstance(log, Log) else read(log)
+    if not given.has_pages:
+        why = (
+            "has no column event" if given.layout == "tidy" else f"is in the format {given.layout}, which has no pages"
+        )
+        raise ValueError(f"{NEEDS_PAGES}, and {given.origin} {why}")
+    return given.pages()
+
+
+def _is_pair(log: Any) -> bool:
+    """Whether this is a pair of tables, impressions and clicks, items by positions."""
+    return isinstance(log, tuple) and len(log) == 2 and all(np.ndim(part) == 2 for part in log)
+
+
+def _time(kind: str | None) -> str | None:
+    """SQL for the time of a row in seconds, by the type of its timestamp."""
+    if kind is None:
+        return None
+    if kind.startswith(("TIMESTAMP", "DATE")):
+        return "epoch(timestamp)"
+    if kind == "VARCHAR":
+        return "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
+    return "try_cast(timestamp AS DOUBLE)"
+
+
+def _queries(query: Any) -> tuple[str, ...]:
+    several = query if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
+    queries = () if query is None else tuple(map(label_text, several))
+    if query is not None and not queries:
+        raise ValueError("query is empty; leave it out to keep all queries")
+    return queries
 
 
 def _at_least_one(name: str, value: Any) -> int | None:
@@ -277,10 +362,34 @@ def _at_least_one(name: str, value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _check_alike(sources: Sequence[LogSource], layout: Layout) -> None:
+def _inspect(path: Any, format: str | None, columns: Mapping[str, str] | None) -> tuple[tuple[Source, ...], Layout]:
+    """The files or the table of a log, and their layout."""
+    table = as_table(path)
+    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
+    if columns:
+        sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
+    layouts = {detect(source, format).name: source.path for source in sources}
+    if len(layouts) > 1:
+        listed = ", ".join(f"{name} like {file}" for name, file in layouts.items())
+        raise ValueError(f"the files of a log must have the same format, and these have several: {listed}")
+    layout = LAYOUTS[next(iter(layouts))]
+    if not layout.is_text:
+        _check_alike(sources, layout)
+        for source in sources:
+            _check_columns(source, layout)
+    return sources, layout
+
+
+def _nothing_left(origin: str, filters: Filters) -> str:
+    if filters.queries:
+        queries = literal(filters.queries)[1:-1]
+        return f"nothing is left of {origin}: there is no query {queries}, or the filters remove all its pages"
+    skipped = ", or all of them were skipped" if filters.skip_bad else ""
+    return f"nothing is left of {origin}: it has no rows, or its filters remove them all{skipped}"
+
+
+def _check_alike(sources: Sequence[Source], layout: Layout) -> None:
     """Raise ValueError if tables differ in kind or columns: DuckDB reads them in one statement."""
-    if not isinstance(layout, TableLayout):
-        return
     first = sources[0]
     for source in sources[1:]:
         if source.kind == "ndjson":
@@ -291,17 +400,18 @@ def _check_alike(sources: Sequence[LogSource], layout: Layout) -> None:
             raise ValueError(f"the files of a log must have the same columns; {first.path} and {source.path} do not")
 
 
-def _check_columns(source: LogSource, layout: Layout) -> None:
+def _check_columns(source: Source, layout: Layout) -> None:
     """Raise ValueError for duplicate columns, and for a column that only the name of a folder has (query=tea)."""
-    if not isinstance(layout, TableLayout):
-        return
     for chosen in layout.columns(source).values():
         same = [name for name in source.columns if name.lower() == chosen.lower()]
         if len(same) > 1:
             raise ValueError(
                 f"{source.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
             )
-    lacking = {name for role, names in layout.roles.items() if role not in layout.columns(source) for name in names}
+    columns = layout.columns(source)
+    lacking = {
+        name for role, names in layout.roles.items() if role not in columns and role != "timestamp" for name in names
+    }
     for folder in source.path.parts[:-1]:
         name, equals, _ = folder.partition("=")
         if equals and name.lower() in lacking:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.clicks import Counts, fit, read
+from bothworlds.clicks import Counts, fit
 from bothworlds.clicks.fitting.intervals import no_intervals
 from bothworlds.clicks.fitting.optimiser import make_fits
 from bothworlds.statistics.rank_one.fit import fit_em, fit_newton
@@ -239,12 +239,6 @@ def test_invalid_options_are_refused(options, message):
 
 
 ONE = {"item": ["a"], "position": [1], "click": [1]}
-
-
-@pytest.mark.parametrize("given", [generated(), ([[9]], [[3]]), read(ONE)])
-def test_options_for_reading_are_refused_for_counts(given):
-    with pytest.raises(ValueError, match="positions is an option for reading a log, and this one has been read"):
-        fit(given, positions=1)
 
 
 def test_unknown_options_are_refused():

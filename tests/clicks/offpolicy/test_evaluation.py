@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +12,9 @@ import pytest
 
 from bothworlds import policy
 from bothworlds.clicks import Pages, compare, evaluate, fit, read
-from bothworlds.clicks.offpolicy import impressions
 from bothworlds.clicks.offpolicy.impressions import open_impressions
 from bothworlds.clicks.offpolicy.list_dependence import list_dependence
 from bothworlds.clicks.offpolicy.result import ESTIMATOR_NAMES
-from bothworlds.clicks.reading.duckdb_relations import connect
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
@@ -233,17 +230,11 @@ def test_every_call_returns_the_same_bits_with_any_number_of_threads(rng, monkey
     kept = rng.random(150_000) < 0.9
     table, found = pa.table({name: column[kept] for name, column in log.items()}), []
     for threads in (1, 4, 4):
-
-        @contextmanager
-        def connect_with_threads(threads=threads):
-            with connect() as connection:
-                connection.execute(f"SET threads = {threads}")
-                yield connection
-
-        monkeypatch.setattr(impressions, "connect", connect_with_threads)
+        read_log = read(table)
+        read_log.database.connection.execute(f"SET threads = {threads}")
         targets = [list("abc"), policy("ftrl-pbm")]
-        found.append([evaluation.as_dict() for evaluation in compare(table, targets, draws=1000)])
-        with open_impressions(table) as opened:
+        found.append([evaluation.as_dict() for evaluation in compare(read_log, targets, draws=1000)])
+        with open_impressions(read_log) as opened:
             found[-1].append(list_dependence(opened))
     assert all(one == found[0] for one in found)
 
@@ -427,7 +418,7 @@ def test_the_name_of_a_policy_is_no_policy(logged):
 
 
 def test_an_empty_log_is_refused():
-    with pytest.raises(ValueError, match="no impressions"):
+    with pytest.raises(ValueError, match="nothing is left of the table"):
         evaluate({"item": np.empty(0, str), "position": [], "click": [], "propensity": []}, ["a"])
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import evaluate, from_obp, to_obp
-from bothworlds.clicks.log import counts
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
+from tests.clicks.written import counts
 
 FIELDS = {"n_rounds", "n_actions", "action", "position", "reward", "pscore", "context", "action_context"}
 
@@ -48,7 +48,7 @@ def test_a_log_converted_forth_and_back_is_evaluated_equally(logged):
 
 def test_feedback_without_names_and_positions_is_one_position_of_numbered_items():
     log = from_obp({"action": [0, 1, 1], "reward": [0, 1, 0], "pscore": [0.5, 0.5, 0.5]})
-    counted = counts(log)
+    counted = log.counts()
     assert (counted.items, counted.positions, counted.shown.tolist()) == (("0", "1"), (0,), [1, 2])
 
 

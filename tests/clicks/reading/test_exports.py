@@ -8,8 +8,8 @@ import json
 import pytest
 
 from bothworlds.clicks import read
-from bothworlds.clicks.log import count_pages, counts
 from bothworlds.export_format import EXPORT_FORMAT
+from tests.clicks.written import count_pages, counts
 
 COMMON = {
     "timestamp": "2026-01-01T00:00:00.000Z", "surface": "home", "segment": "", "arm": "learner", "n": 3,

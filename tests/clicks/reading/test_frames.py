@@ -7,7 +7,8 @@ import pyarrow
 import pytest
 
 from bothworlds.clicks import evaluate, fit, read
-from bothworlds.clicks.log import counts
+from bothworlds.clicks.log import as_counts
+from tests.clicks.written import counts
 
 PAGES = {
     "event": [1, 1, 2, 2],
@@ -59,39 +60,10 @@ def test_a_bad_row_of_a_table_is_named():
     assert counts(PAGES | {"click": [1, 0, 7, 0]}, skip_bad=True).notes == ("1 row was skipped: click must be 0 or 1",)
 
 
-@pytest.mark.parametrize("made", [tuple, list, np.array])
-def test_two_tables_have_been_counted_already(made):
-    counted = counts(made([[[9, 8], [7, 0]], [[3, 2], [1, 0]]]))
+def test_two_tables_have_been_counted_already():
+    counted = as_counts(([[9, 8], [7, 0]], [[3, 2], [1, 0]]))
     assert (counted.shown.tolist(), counted.clicked.tolist()) == ([9, 8, 7], [3, 2, 1])
-    assert counts(counted) is counted
-
-
-def test_two_logs_in_memory_are_not_two_tables_of_counts():
-    numbers = {**PAGES, "item": [7, 8, 8, 7]}
-    for made in (frame, structured, pyarrow.table, dict):
-        with pytest.raises(ValueError, match="join the tables first"):
-            counts([made(numbers), made({**numbers, "click": [0, 0, 0, 0]})])
-
-
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_a_pair_of_frames_is_matched_by_its_labels(shuffled):
-    shown = frame({2: [80, 80], 1: [90, 70]}).set_axis(["tea", "milk"])
-    clicked = frame({2: [20, 10], 1: [40, 30]}).set_axis(["tea", "milk"])
-    counted = counts((shown, clicked.iloc[::-1, ::-1] if shuffled else clicked))
-    assert (counted.items, counted.positions) == (("tea", "milk"), (1, 2))
-    assert (counted.shown.tolist(), counted.clicked.tolist()) == ([90, 80, 70, 80], [40, 20, 30, 10])
-
-
-def test_a_pair_that_cannot_be_matched_is_refused():
-    shown = frame({1: [9, 9], 2: [9, 9]}).set_axis(["tea", "milk"])
-    with pytest.raises(ValueError, match="the same labels in their index, each once"):
-        counts((shown, shown.iloc[:1]))
-    with pytest.raises(ValueError, match="the same labels in their columns"):
-        counts((shown, shown.rename(columns={1: 3})))
-    with pytest.raises(ValueError, match="must both be data frames"):
-        counts((shown, shown.to_numpy()))
-    with pytest.raises(ValueError, match="must be positions, whole numbers from 0 up; got 'first'"):
-        counts((shown.rename(columns={1: "first"}),) * 2)
+    assert as_counts(counted) is counted
 
 
 def test_a_key_that_the_first_record_lacks_is_kept():

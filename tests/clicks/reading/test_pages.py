@@ -7,11 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bothworlds.clicks import Pages, generate
-from bothworlds.clicks.log import count_pages, counts
-from bothworlds.clicks.pages import different_keys, sorted_pages
+from bothworlds.clicks import Pages, read
+from bothworlds.clicks.log import as_pages
+from bothworlds.clicks.pages import different_keys
 from tests.clicks.naive import same
 from tests.clicks.real import real_file
+from tests.clicks.written import count_pages, counts, write
 
 LAYOUTS = {
     "log.csv": "tidy",
@@ -67,10 +68,10 @@ def test_a_table_has_the_pages_counted_by_hand(table):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_has_the_same_pages(tmp_path, name):
-    path = generate(tmp_path / name, "paper/stochastic", 400, format=LAYOUTS[name], queries=2)
+    path = write(tmp_path / name, pages=400, layout=LAYOUTS[name], queries=2)
     pages = count_pages(path)
     assert same(pages.counts(), counts(path))
-    tidy = count_pages(generate(tmp_path / "other.parquet", "paper/stochastic", 400, queries=2))
+    tidy = count_pages(write(tmp_path / "other.parquet", pages=400, queries=2))
     region = {query: query.partition("_")[0] for query in pages.queries}
     shift = 1 - min(pages.positions)
     found = {
@@ -113,17 +114,6 @@ def test_the_order_of_pages_does_not_depend_on_the_order_of_rows(table):
     one, other = count_pages(table), count_pages(backwards)
     for name in ("query", "starts", "item", "click", "count"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    shuffled = np.random.default_rng(1).permutation(len(one))
-    sizes = np.diff(one.starts)
-    results = np.concatenate([np.arange(one.starts[p], one.starts[p + 1]) for p in shuffled])
-    mixed = Pages(
-        one.items, one.queries, one.positions, one.query[shuffled],
-        np.concatenate([[0], np.cumsum(sizes[shuffled])]), one.item[results], one.position[results],
-        one.click[results], one.count[shuffled],
-    )  # fmt: skip
-    again = sorted_pages(mixed)
-    np.testing.assert_array_equal(again.item, one.item)
-    np.testing.assert_array_equal(again.count, one.count)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +133,7 @@ def long_table():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most_words", [0, 1, 2, 3, 16, 100])
-def test_long_pages_have_the_counts_by_hand_as_words_and_as_lists(long_table, table, monkeypatch, most_words):
-    monkeypatch.setattr("bothworlds.clicks.reading.duckdb_pages.MOST_WORDS", most_words)
+def test_long_pages_have_the_counts_by_hand(long_table, table):
     for given, number in ((long_table, 120), (table, 300)):
         pages = count_pages(given)
         assert as_counter(pages) == by_hand(given)
@@ -153,10 +141,8 @@ def test_long_pages_have_the_counts_by_hand_as_words_and_as_lists(long_table, ta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most_words", [0, 100])
 @pytest.mark.parametrize("role", ["position", "item"])
-def test_what_a_page_has_twice_is_noticed_in_words_and_in_lists(long_table, monkeypatch, most_words, role):
-    monkeypatch.setattr("bothworlds.clicks.reading.duckdb_pages.MOST_WORDS", most_words)
+def test_what_a_page_has_twice_is_noticed(long_table, role):
     other = {"position": "item", "item": "position"}[role]
     twice = {name: [*values, values[0]] for name, values in long_table.items()}
     twice[other][-1] = "another" if other == "item" else 90
@@ -190,7 +176,7 @@ def test_formats_without_pages_are_refused():
     with pytest.raises(ValueError, match=r"needs whole pages, and .* is in the format counts"):
         count_pages({"item": ["a"], "position": [1], "impressions": [3], "clicks": [1]})
     with pytest.raises(ValueError, match="needs whole pages; these are counts"):
-        count_pages(([[3.0]], [[1.0]]))
+        as_pages(read({"item": ["a"], "position": [1], "impressions": [3], "clicks": [1]}).counts())
 
 
 @pytest.mark.slow
@@ -206,29 +192,11 @@ def test_an_unknown_engine_is_refused(table):
         count_pages(table, engine="spark")
 
 
-def test_options_of_reading_are_for_logs(table):
-    with pytest.raises(ValueError, match="has been read already"):
-        count_pages(count_pages(table), positions=2)
-
-
 def test_arrays_are_checked():
     with pytest.raises(ValueError, match="tables of one shape"):
         Pages.from_arrays([["a", "b"]], [[1]])
     with pytest.raises(ValueError, match="0 or 1"):
         Pages.from_arrays([["a", "b"]], [[1, 2]])
-
-
-@pytest.mark.parametrize("collide", [False, True])
-def test_equal_pages_are_counted_together_also_if_hashes_of_different_pages_are_equal(table, monkeypatch, collide):
-    if collide:
-        monkeypatch.setattr("bothworlds.clicks.pages._fill_digests", lambda *given: given[-1].fill(7))
-    pages = count_pages(table)
-    twice = Pages(
-        pages.items, pages.queries, pages.positions, np.tile(pages.query, 2),
-        np.concatenate([pages.starts, pages.starts[1:] + pages.starts[-1]]), np.tile(pages.item, 2),
-        np.tile(pages.position, 2), np.tile(pages.click, 2), np.concatenate([pages.count, 10 * pages.count]),
-    )  # fmt: skip
-    assert as_counter(sorted_pages(twice)) == {page: 11 * count for page, count in by_hand(table).items()}
 
 
 def test_keys_are_coded_alike_whether_they_are_sorted_or_not():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -12,7 +12,7 @@ from ...checks import whole
 from ...kernels import Floats, kernel
 from ...progress import progress_bar
 from ..fitting.click_model_fit import fit_any
-from ..log import count_pages
+from ..log import as_pages
 from ..model.names import MODELS, model_named
 from ..model.scores import score
 from ..pages import Pages
@@ -34,14 +34,7 @@ def compare_models(
     priors: Sequence[float] = PRIORS,
     seed: int = 0,
     reference: str = "pbm",
-    engine: str = "duckdb",
     progress: bool | None = None,
-    format: str | None = None,
-    top_items: int | None = None,
-    positions: int | None = None,
-    query: str | float | Iterable[str | float] | None = None,
-    skip_bad: bool = False,
-    columns: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compare click models on pages of a log that they were not fitted to.
 
@@ -53,7 +46,7 @@ def compare_models(
     Parameters
     ----------
     log
-        A log, its path or paths, a table in memory, or page counts. Its rows must form pages.
+        A log, its path or paths, a table in memory, or pages. Its rows must form pages.
     models
         Names of models, or ``"all"``.
     shares
@@ -64,8 +57,8 @@ def compare_models(
         Of the split and the resamples.
     reference
         The model that the others are compared to; the best one if it is not among ``models``.
-    engine, progress, format, top_items, positions, query, skip_bad, columns
-        How the log is read; see :func:`count_pages`.
+    progress
+        Whether to show a progress bar on standard error; by default if it is a terminal.
 
     Raises
     ------
@@ -86,17 +79,7 @@ def compare_models(
     if not names:
         raise ValueError("models is empty; name at least one")
     strengths, parts, seed = _checked_priors(priors), _checked_shares(shares), whole(seed, "seed", 0)
-    pages = count_pages(
-        log,
-        engine=engine,
-        progress=progress,
-        format=format,
-        top_items=top_items,
-        positions=positions,
-        query=query,
-        skip_bad=skip_bad,
-        columns=columns,
-    )
+    pages = as_pages(log)
     split = split_pages(pages, parts, seed)
     if not all(len(part) for part in split):
         raise ValueError(f"{pages.pages:,} pages are too few to split into training, validation and test pages")

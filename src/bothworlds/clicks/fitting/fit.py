@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from numbers import Real
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any
 
 import numpy as np
 
 from ...checks import whole
-from ..log import count_pages
-from ..log import counts as count_log
+from ..log import as_counts, as_pages
 from ..model.click_model import ClickModel
 from ..model.model import Model, Models
 from ..model.names import ModelName, model_named
-from ..pages import Pages
 from .click_model_fit import fit_click_model
 from .optimiser import Settings
 from .rank_one_fit import fit_each_query, fit_rank_one
@@ -22,50 +19,6 @@ from .rank_one_fit import fit_each_query, fit_rank_one
 METHODS = ("newton", "em")
 
 
-class FitOptions(TypedDict, total=False):
-    """The options of :func:`fit` apart from ``model`` and ``per_query``, for its overloads."""
-
-    method: str
-    iterations: int | None
-    prior: float
-    ordered: bool
-    standard_errors: str | None
-    replications: int
-    seed: int
-    engine: str
-    progress: bool | None
-    format: str | None
-    top_items: int | None
-    positions: int | None
-    query: str | float | Iterable[str | float] | None
-    skip_bad: bool
-    clip: bool
-    columns: Mapping[str, str] | None
-
-
-PositionBased = Literal["pbm"]
-
-
-@overload
-def fit(
-    log_or_counts: Any,
-    *,
-    model: PositionBased = "pbm",
-    per_query: Literal[False] = False,
-    **options: Unpack[FitOptions],
-) -> Model: ...
-@overload
-def fit(
-    log_or_counts: Any, *, model: PositionBased = "pbm", per_query: Literal[True], **options: Unpack[FitOptions]
-) -> Models: ...
-@overload
-def fit(
-    log_or_counts: Any, *, model: PositionBased = "pbm", per_query: bool, **options: Unpack[FitOptions]
-) -> Model | Models: ...
-@overload
-def fit(
-    log_or_counts: Any, *, model: str, per_query: bool = False, **options: Unpack[FitOptions]
-) -> Model | Models | ClickModel: ...
 def fit(
     log_or_counts: Any,
     *,
@@ -78,15 +31,6 @@ def fit(
     standard_errors: str | None = "delta",
     replications: int = 200,
     seed: int = 0,
-    engine: str = "duckdb",
-    progress: bool | None = None,
-    format: str | None = None,
-    top_items: int | None = None,
-    positions: int | None = None,
-    query: str | float | Iterable[str | float] | None = None,
-    skip_bad: bool = False,
-    clip: bool = False,
-    columns: Mapping[str, str] | None = None,
 ) -> Model | Models | ClickModel:
     """Return the click model that makes a log most likely.
 
@@ -95,7 +39,7 @@ def fit(
     Parameters
     ----------
     log_or_counts
-        A log, its path or paths, or a table in memory, such as a data frame; page counts; or, unless clicks depend on
+        A log from :func:`read`, or a path or table that it accepts; pages; or, unless clicks depend on
         each other in the model, counts or a pair of tables (shown, clicked) of shape (n_items, n_positions).
     model
         ``"pbm"``; ``"ubm"``, ``"cascade"``, ``"dcm"``, ``"sdbn"``, ``"dbn"`` or ``"ccm"``, in which a click depends on
@@ -122,10 +66,6 @@ def fit(
         model with ``seed``), or None.
     seed
         Of the bootstrap, and of the second start of a fit that is not concave.
-    engine, progress
-        How a log is counted; see :func:`counts`.
-    format, top_items, positions, query, skip_bad, clip, columns
-        How a log is read, and its filters; see :func:`read`.
 
     Raises
     ------
@@ -147,28 +87,13 @@ def fit(
     False
     """
     wanted = model_named(model)
-    reading: dict[str, Any] = {
-        "engine": engine,
-        "progress": progress,
-        "format": format,
-        "top_items": top_items,
-        "positions": positions,
-        "query": query,
-        "skip_bad": skip_bad,
-        "columns": columns,
-    }
     if model == "pbm":
         settings = _checked(Settings(method, iterations, prior, ordered), standard_errors, replications, seed)
-        counts = count_log(log_or_counts, clip=clip, **reading)
+        counts = as_counts(log_or_counts)
         each = fit_each_query if per_query else fit_rank_one
         return each(counts, settings, standard_errors, int(replications), int(seed))
     _check_options(wanted, method, per_query, iterations, prior, ordered, standard_errors, seed)
-    if wanted.dependent:
-        log: Any = count_pages(log_or_counts, **reading)
-    elif isinstance(log_or_counts, Pages):
-        log = log_or_counts.counts()
-    else:
-        log = count_log(log_or_counts, clip=clip, **reading)
+    log = as_pages(log_or_counts) if wanted.dependent else as_counts(log_or_counts)
     return fit_click_model(log, model, method=method, prior=prior, intervals=standard_errors is not None, seed=seed)
 
 

@@ -9,7 +9,7 @@ from scipy.special import xlogy
 
 from ...kernels import Floats, Ints
 from ..counts import Counts
-from ..log import counts as count_log
+from ..log import as_counts
 
 RARE = 1e-6  # a lower bound on the probability of an observed click or missing click
 
@@ -67,7 +67,7 @@ def perplexity(model: ModelArrays, other: Any) -> Perplexity:
 
     ``other`` is a log, its path, a table in memory, or counts. Raises ValueError if no pair is known.
     """
-    counts = count_log(other)
+    counts = as_counts(other)
     p = probabilities(model, counts)
     known = ~np.isnan(p)
     shown, clicked, p = counts.shown[known], counts.clicked[known], p[known]

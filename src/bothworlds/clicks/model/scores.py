@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints
-from ..log import count_pages
+from ..log import as_pages
 from .click_model import ClickModel
 from .model import Model
 from .perplexity import RARE
@@ -67,15 +67,15 @@ class Score:
 def score(model: Model | ClickModel, log: Any) -> Score:
     """Return how well a fitted click model predicts the pages of a log.
 
-    ``log`` is anything that :func:`count_pages` accepts. Raises ValueError if its rows do not form pages, or if it has
-    a position that the model lacks.
+    ``log`` is a log, its path, a table in memory, or pages. Raises ValueError if its rows do not form pages, or if it
+    has a position that the model lacks.
 
     >>> from bothworlds.clicks import Pages, fit
     >>> pages = Pages.from_arrays([["a", "b"], ["b", "a"]], [[1, 0], [0, 1]], count=[30, 10])
     >>> score(fit(pages, model="rank-ctr"), pages)
     <Score on 40 pages: log-likelihood -1.1247 per page, perplexity 1.7548, conditional 1.7548>
     """
-    pages = count_pages(log)
+    pages = as_pages(log)
     prediction = predict(model, pages)
     page, m = pages.of_page(), len(pages.positions)
     hit = pages.click == 1

@@ -13,7 +13,7 @@ from ...checks import whole
 from ...kernels import Floats
 from ..model.click_model import ClickModel
 from ..model.model import Model, Models
-from ..reading.duckdb_relations import report_progress
+from ..reading.database import report_progress
 from .direct_method import Rates, fit_cell_rates, rate_variances
 from .importance_weighting import weighted_estimates
 from .impressions import CellCounts, Impressions, cell_counts, fold_shares, open_impressions, page_length_variance

@@ -17,11 +17,9 @@ import numpy as np
 from ...extras import import_extra
 from ...kernels import Floats, Ints
 from ..log import Log, read
-from ..reading.bad_input import plural
-from ..reading.duckdb_relations import connect, run
+from ..reading.database import run
+from ..reading.errors import plural
 
-# Text columns may hold dates or numbers, and would be sorted as text: 10 before 9.
-TIME = "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
 # Pages are identified by a hash, which is shorter than their names, and whose last bit assigns the fold.
 PAGED = "SELECT hash(query, event) AS page, * FROM ordered"
 # The k-th impressions of all positions form page k; the module `pages` explains why this is valid.
@@ -87,18 +85,22 @@ class Impressions:
 
 @contextmanager
 def open_impressions(log: Any, progress: bool | None = False) -> Iterator[Impressions]:
-    """Open a log, or a path or table that `read` accepts, in a temporary database that spills to disk.
+    """Open a log, or a path or table that `read` accepts; its tables are removed afterwards.
 
-    Raises ValueError for bad rows, unless they are to be skipped, and if no impressions are left.
+    Raises ValueError for a log that has no rows with one result each.
     """
-    with connect() as connection:
-        yield _impressions(log if isinstance(log, Log) else read(log), connection, progress)
+    opened = log if isinstance(log, Log) else read(log, progress=progress)
+    if opened.layout in ("counts", "relpred", "yandex") or opened.number != "1":
+        raise ValueError(
+            f"{opened.origin} is in the format {opened.layout}, which has no row with a propensity for every result: "
+            "fit a model to it instead, and evaluate rankings and policies in its world"
+        )
+    with opened.database.cursor() as connection:
+        yield _impressions(opened, connection, progress)
 
 
 def _impressions(log: Log, connection: Any, progress: bool | None) -> Impressions:
-    relation, notes = log.checked(connection, progress)
-    relation.create_view("logged")
-    notes = (*notes, *_make_tables(connection, log.has_pages, progress))
+    notes = (*log.notes, *_make_tables(log, connection, progress))
     total, weighable, queries = connection.execute(
         "SELECT coalesce(sum(shown), 0), coalesce(sum(weighable), 0), count(DISTINCT query) FROM cells"
     ).fetchall()[0]
@@ -112,37 +114,39 @@ def _impressions(log: Log, connection: Any, progress: bool | None) -> Impression
     return Impressions(connection, items, positions, queries, log.has_pages, *numbers, reach, tuple(notes))
 
 
-def _make_tables(connection: Any, has_pages: bool, progress: bool | None) -> tuple[str, ...]:
+def _make_tables(log: Log, connection: Any, progress: bool | None) -> tuple[str, ...]:
     """Create the tables of impressions and of cells; return a note if timestamps cannot be used for their order."""
     notes: tuple[str, ...] = ()
-    connection.execute("SET TimeZone = 'UTC'")  # dates without a zone are the same on every machine
-    types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE logged)").fetchall())
-    _make_impressions(connection, has_pages, TIME if types["timestamp"] == "VARCHAR" else "timestamp", progress)
+    _make_impressions(log, connection, log.time or "NULL::DOUBLE", progress)
     untimed, example = connection.execute("SELECT count(untimed), min(untimed) FROM impressions").fetchall()[0]
     if untimed:
-        _make_impressions(connection, has_pages, "NULL::DOUBLE", progress)
+        _make_impressions(log, connection, "NULL::DOUBLE", progress)
         notes = (
             f"{plural(untimed, 'timestamp')}, such as {example!r}, neither number nor date: impressions are read in "
             "the order of the log.",
         )
     connection.execute(
-        """CREATE TABLE cells AS
+        """CREATE TEMP TABLE cells AS
         SELECT query, fold, item, position, count(*) AS shown, sum(click) AS clicked, count(propensity) AS weighable
         FROM impressions GROUP BY ALL"""
     )
     return notes
 
 
-def _make_impressions(connection: Any, has_pages: bool, time: str, progress: bool | None) -> None:
+def _make_impressions(log: Log, connection: Any, time: str, progress: bool | None) -> None:
+    event = "event::VARCHAR" if log.has_pages else "NULL::VARCHAR"
+    propensity = "propensity" if log.has_propensities else "NULL::DOUBLE"
+    timestamp = "timestamp::VARCHAR" if log.time else "NULL::VARCHAR"
     run(
         connection,
-        f"""CREATE OR REPLACE TABLE impressions AS
-        WITH timed AS (SELECT *, {time} AS time FROM logged),
-             ordered AS (SELECT * REPLACE (time AS timestamp), CASE WHEN time IS NULL THEN timestamp::VARCHAR END
-                         AS untimed, row_number() OVER () AS ordinal FROM timed),
-             paged AS ({PAGED if has_pages else SINGLE})
-        SELECT page, (hash(page) % 2)::TINYINT AS fold, coalesce(query, '') AS query, item::VARCHAR AS item, position,
-               click::DOUBLE AS click, propensity, timestamp, nullif(untimed, '') AS untimed, ordinal
+        f"""CREATE OR REPLACE TEMP TABLE impressions AS
+        WITH ordered AS (SELECT {event} AS event, query, item, position::INTEGER AS position, click::DOUBLE AS click,
+                                {propensity} AS propensity, {time} AS timestamp, rowid AS ordinal,
+                                CASE WHEN {time} IS NULL THEN {timestamp} END AS untimed
+                         FROM rows WHERE {log.where}),
+             paged AS ({PAGED if log.has_pages else SINGLE})
+        SELECT page, (hash(page) % 2)::TINYINT AS fold, query, item, position, click, propensity, timestamp,
+               nullif(untimed, '') AS untimed, ordinal
         FROM paged""",
         "reading impressions",
         progress,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...extras import import_extra
 from ...kernels import Floats, Ints
-from ..reading.duckdb_relations import run
+from ..reading.database import run
 from .impressions import Impressions
 
 PAGES = 10_000  # per batch: progress is reported and Ctrl+C is handled between batches
@@ -54,7 +54,7 @@ def page_batches(
     where, table = ("", "sorted_pages") if fold is None else (f"WHERE fold = {int(fold)}", f"sorted_pages_{int(fold)}")
     run(
         impressions.connection,
-        f"""CREATE TABLE IF NOT EXISTS {table} AS
+        f"""CREATE TEMP TABLE IF NOT EXISTS {table} AS
         SELECT list(code ORDER BY position), list(propensity ORDER BY position), list(click ORDER BY position)
         FROM impressions JOIN codes USING (item) {where}
         GROUP BY page HAVING {_condition(impressions)} ORDER BY min(timestamp), min(ordinal)""",
@@ -65,12 +65,12 @@ def page_batches(
 
 
 def _slices(impressions: Impressions, table: str) -> Iterator[PageBatch]:
-    # A cursor of its own, so that other statements do not end the result.
-    pages = impressions.connection.cursor().sql(f"FROM {table}")
-    # The only way to read in batches that all supported releases of DuckDB share.
-    for batch in import_extra("pyarrow").RecordBatchReader.from_stream(pages):
-        for start in range(0, batch.num_rows, PAGES):
-            yield _as_arrays(batch.slice(start, PAGES), len(impressions.positions))
+    ((size,),) = run(impressions.connection, f"SELECT count(*) FROM {table}")
+    for start in range(0, size, PAGES):
+        some = f"FROM {table} WHERE rowid >= {start} AND rowid < {start + PAGES} ORDER BY rowid"
+        # The only way to read Arrow that all supported releases of DuckDB share.
+        batch = import_extra("pyarrow").RecordBatchReader.from_stream(impressions.connection.sql(some)).read_all()
+        yield _as_arrays(batch, len(impressions.positions))
 
 
 def _condition(impressions: Impressions) -> str:
@@ -79,7 +79,9 @@ def _condition(impressions: Impressions) -> str:
 
 
 def _as_arrays(batch: Any, m: int) -> PageBatch:
-    ranking, propensity, clicks = (column.flatten().to_numpy(zero_copy_only=False) for column in batch.columns)
+    ranking, propensity, clicks = (
+        column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in batch.columns
+    )
     return PageBatch(
         np.ascontiguousarray(ranking, np.int64).reshape(-1, m),
         np.ascontiguousarray(propensity, np.float64).reshape(-1, m),

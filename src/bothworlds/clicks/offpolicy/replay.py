@@ -13,7 +13,7 @@ from ...checks import whole
 from ...core import NONE_ABSENT, decide, learn, note
 from ...kernels import Floats, Ints, kernel
 from ...progress import progress_bar
-from ..reading.duckdb_relations import run
+from ..reading.database import run
 from .impressions import Impressions, open_impressions
 from .pages import PageBatch, count_complete_pages, page_batches
 from .policy_training import is_policy, label_of, runs_compiled

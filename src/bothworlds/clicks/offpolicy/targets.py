@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels import Floats
-from ..reading.frames import label_text
+from ..reading.memory import label_text
 from .impressions import Impressions
 
 

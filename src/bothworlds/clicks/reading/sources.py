@@ -25,7 +25,7 @@ DELIMITERS = ",\t;|"
 
 
 @dataclass(frozen=True)
-class LogSource:
+class Source:
     """One file or in-memory table of a log, and what its first bytes reveal about its format."""
 
     path: Path
@@ -86,14 +86,14 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
-def inspect_file(path: Path) -> LogSource:
+def inspect_file(path: Path) -> Source:
     """Detect the format of a file from its first bytes; its name is not used. Raises ValueError for an empty file."""
     with path.open("rb") as file:
         start = file.read(4)
     if not start:
         raise ValueError(f"{path} is empty")
     if start == b"PAR1":
-        return LogSource(path, "parquet", None, columns=_parquet_columns(path))
+        return Source(path, "parquet", None, columns=_parquet_columns(path))
     compression = next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
     text, has_header = _first_bytes(path, compression)
     lines = text.removeprefix(BOM).lstrip(b"\r\n")
@@ -106,19 +106,19 @@ def inspect_file(path: Path) -> LogSource:
         _check_json_lines(path, first.strip(), complete=b"\n" in lines, second_is_object=_is_object(second))
         if text.startswith(BOM):
             raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
-        return LogSource(path, "ndjson", compression, first, columns=_json_keys(path, lines), has_header=has_header)
+        return Source(path, "ndjson", compression, first, columns=_json_keys(path, lines), has_header=has_header)
     delimiter = max(DELIMITERS, key=first.count)
     blank = text[: -len(lines)].count(b"\n")
-    return LogSource(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
+    return Source(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
 
 
-def first_records(source: LogSource) -> list[str]:
+def first_records(source: Source) -> list[str]:
     """Return the records at the start of a text, which end in a semicolon or a newline; the last may be cut."""
     text, _ = _first_bytes(source.path, source.compression)
     return re.split("[\n;]", text.removeprefix(BOM).decode(errors="replace"))
 
 
-def rename_columns(source: LogSource, columns: Mapping[str, str], known: Sequence[str]) -> LogSource:
+def rename_columns(source: Source, columns: Mapping[str, str], known: Sequence[str]) -> Source:
     """Return the source with ``columns`` applied, which maps some of the ``known`` column names to those of the file.
 
     Raises ValueError for a name that is not known and for a column that the file lacks.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .database import quoted
+
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
+MORE_CLICKS, CLIPPED, SPACED = 9, -1, -2
 LAST_POSITION = 10_000  # a larger number is more likely a mistake than a position
 
 # Number of a check -> (role of the checked column, the requirement).
@@ -28,15 +31,10 @@ ROW_CHECKS: dict[int, tuple[str, str]] = {
 }
 
 
-def quoted(name: str) -> str:
-    """Return the name of a column as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def label_sql(name: str, kind: str) -> str:
     """SQL for a label, NULL if it is missing. Text is stripped of spaces; in columns of numbers, 5.0 becomes 5.
 
-    :func:`bothworlds.clicks.reading.frames.label_text` does the same for labels given in Python.
+    :func:`bothworlds.clicks.reading.memory.label_text` does the same for labels given in Python.
     """
     given = quoted(name)
     if kind == "VARCHAR":
@@ -88,7 +86,10 @@ def propensity_sql(name: str, kind: str) -> str:
 
 
 def failed_check_sql(columns: Mapping[str, str], ndjson: bool, clip: bool) -> str:
-    """SQL for the number of the first check that a row of converted columns fails, NULL if it passes all."""
+    """SQL for the number of the first check that a row of converted columns fails, NULL if it passes all.
+
+    A row that passes after a change has ``CLIPPED`` or ``SPACED``.
+    """
     cases = {
         2: "item IS NULL",
         3: "position IS NULL OR position < 0",
@@ -98,10 +99,13 @@ def failed_check_sql(columns: Mapping[str, str], ndjson: bool, clip: bool) -> st
         6: "event IS NULL",
         7: "impressions IS NULL OR impressions < 0",
         8: "clicks IS NULL OR clicks < 0",
-        9: "false" if clip else "clicks > impressions",
+        MORE_CLICKS: "false" if clip else "clicks > impressions",
         11: "learn IS NULL OR learn NOT BETWEEN 0 AND 1",
     }
     wanted = {number: case for number, case in cases.items() if ROW_CHECKS[number][0] in columns}
     if ndjson:
         wanted = {1: "nothing", 10: "late", **wanted}
+    if clip and "impressions" in columns:
+        wanted[CLIPPED] = "clicks > impressions"
+    wanted[SPACED] = "spaced"
     return "CASE " + " ".join(f"WHEN {case} THEN {number}" for number, case in wanted.items()) + " END"
