@@ -60,7 +60,8 @@ def check_deciding_for_contexts_leaves_no_trace(policy: Policy) -> None:
     twin, rng = copy_state(state), np.random.default_rng(5)
     for k in range(60):
         given.decide(state, rng, CONTEXTS[k % len(CONTEXTS)])
-    before, after = dict(leaves(twin)), dict(leaves(state))
+    before: dict[str, Any] = dict(leaves(twin))
+    after: dict[str, Any] = dict(leaves(state))
     for path in before | after:
         same = is_work(path) or np.array_equal(before.get(path), after.get(path))
         require(same, policy, f"deciding for a context must not change the state; it changed {path}")
