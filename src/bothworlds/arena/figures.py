@@ -117,7 +117,7 @@ def _draw_gap(panel: Axes, here: Mapping[str, Result], rival: str, styles: Mappi
     panel.xaxis.set_major_formatter(_thousands)
 
 
-def _thousands(value: float, _: int) -> str:
+def _thousands(value: float, _: float) -> str:
     return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
 
 

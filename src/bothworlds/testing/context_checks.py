@@ -63,7 +63,7 @@ def check_deciding_for_contexts_leaves_no_trace(policy: Policy) -> None:
     before: dict[str, Any] = dict(leaves(twin))
     after: dict[str, Any] = dict(leaves(state))
     for path in before | after:
-        same = is_work(path) or np.array_equal(before.get(path), after.get(path))
+        same = is_work(path) or np.array_equal(before.get(path, 0.0), after.get(path, 0.0))
         require(same, policy, f"deciding for a context must not change the state; it changed {path}")
     for context in CONTEXTS:
         one, other = (given.decide(now, np.random.default_rng(6), context) for now in (state, twin))
