@@ -31,6 +31,7 @@ DEFAULT = {
 }
 ON_REQUEST = {  # these take minutes; the service needs the extra "service", "sweeps" needs "ray"
     "all-weather": "all_weather",
+    "context": "context",
     "serving": "service_load",
     "latency": "service_latency",
     "changes": "changing_items",

@@ -11,9 +11,10 @@ import matplotlib.font_manager
 import pytest
 
 from bothworlds import play
-from bothworlds.arena import draw_results, fonts
+from bothworlds.arena import draw_gap_closed, draw_results, fonts
 from bothworlds.arena.figures import drawing, spread_out
 from bothworlds.arena.fonts import FigureWarning
+from bothworlds.policies import one_for_all
 
 CHINESE, EMOJI = "\u82f9\u679c", "\U0001fa94"
 NAMES = f"{CHINESE} > lamp{EMOJI}"
@@ -133,3 +134,18 @@ def test_a_figure_of_results_says_what_its_bands_are_and_has_line_styles(tmp_pat
     assert "stroke-dasharray" in text
     alone = [play("uniform", "paper/stochastic", 100, replications=1)]
     assert "one replication" in draw_results(alone, tmp_path / "g.svg").read_text()
+
+
+@pytest.mark.slow
+def test_what_context_is_worth_is_drawn_against_one_learner_for_all(tmp_path):
+    policies = "context-ts", one_for_all("gibbs-ts")
+    results = [play(one, "context/segments", 400, replications=2, checkpoints=4, jobs=1) for one in policies]
+    blind = results[1].policy
+    text = draw_gap_closed(results, tmp_path / "gap.svg", blind).read_text()
+    assert "context-ts" in text
+    assert "best list of each context" in text
+    with pytest.raises(ValueError, match="rival must be a policy that was played"):
+        draw_gap_closed(results, tmp_path / "gap.svg", "uniform")
+    other = play("uniform", "context/segments", 300, replications=2, checkpoints=4, jobs=1)
+    with pytest.raises(ValueError, match="rival must be a game with the same users"):
+        other.gap_closed(results[1])

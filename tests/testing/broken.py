@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bothworlds.core import NONE_ABSENT, Decision, Shape, decides
+from bothworlds.core import NO_CONTEXT, NONE_ABSENT, Decision, Shape, decides
 from bothworlds.policies import CompiledPolicy, Policy
+from bothworlds.policies.context_ts import ContextTs
 from bothworlds.policies.ftrl_pbm import FtrlPbm
 from bothworlds.worlds import BestList, ListWorld, World, cascade
 from tests.policies.plain import EpsilonGreedy, FixedList, ItemCounts, ListInWork, NotesTheList, Skipping
@@ -398,6 +399,35 @@ class RemembersInSecret(EpsilonGreedy):
         return super().decide(state, rng)
 
 
+class StatesThePropensitiesOfOthers(ContextTs):
+    """It forgets that they depend on the context."""
+
+    def decide(self, state, rng, context=NO_CONTEXT):
+        decision = super().decide(state, rng, context)
+        others = self.marginals(state, 0 * decision.context)[decision.ranking, np.arange(decision.ranking.size)]
+        return decision._replace(propensity=np.maximum(others, 1e-3))
+
+
+class CountsContexts(ContextTs):
+    def decide(self, state, rng, context=NO_CONTEXT):
+        state.effects.seen[0] += np.size(context) > 0
+        return super().decide(state, rng, context)
+
+
+class ReadsTheLastLabelOnly(ContextTs):
+    def decide(self, state, rng, context=NO_CONTEXT):
+        row = np.zeros(state.labels.visitor.size, np.int64)
+        row[-1:] = np.asarray(context)[-1:]
+        return super().decide(state, rng, row)
+
+
+class LearnsForAnotherContext(ContextTs):
+    """It learns from every page as if the visitor were of no known context."""
+
+    def learn(self, state, decision, clicks):
+        return super().learn(state, decision._replace(context=0 * decision.context), clicks)
+
+
 BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
     "check_rankings_are_valid": [
         ShowsAnItemTwice,
@@ -437,6 +467,10 @@ BROKEN_POLICIES: dict[str, list[type[Policy]]] = {
     "check_labels_do_not_matter": [PrefersLowLabels, FixedList],
     "check_it_beats_uniform_in_an_easy_world": [NeverLearns, LearnsTheOpposite],
     "check_rewards_between_0_and_1_are_learned_from": [RoundsRewards, RefusesFractions],
+    "check_propensities_equal_frequencies_in_every_context": [StatesThePropensitiesOfOthers],
+    "check_deciding_for_contexts_leaves_no_trace": [CountsContexts],
+    "check_labels_of_contexts_and_items_may_be_numbered_in_any_order": [ReadsTheLastLabelOnly],
+    "check_what_a_label_says_is_learned": [LearnsForAnotherContext],
 }
 
 

@@ -24,6 +24,7 @@ ALWAYS_COLOURED = ("all-weather", "ftrl-pbm", "uniform")
 LABEL_HEIGHT = 0.062  # share of the height of a panel that one label takes
 LEADER_LINE: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
 LABEL_OFFSET = 12.0  # points between the end of a curve and its label
+LEAST_GAP, MOST_GAP = -0.5, 1.05  # what is drawn of shares of a gap
 NARROW = 3.0  # inches: on a screen of 400 pixels, a point is then more than one and a half pixels
 REFERENCES = {"best_dynamic": ("best list of each round", "-"), "best_fixed": ("best fixed list", "--")}
 STYLE: dict[str, Any] = {
@@ -68,6 +69,56 @@ def draw_results(
             panel.set_ylabel("average reward per round")
         panels.flat[0].figure.supxlabel(_band_note(results, narrow), fontsize=7, color="0.35")
     return Path(path)
+
+
+def draw_gap_closed(
+    results: Sequence[Result], path: str | Path, rival: str, *, titles: Mapping[str, str] | None = None
+) -> Path:
+    """Draw the share of the gap between a rival and the best lists that each policy closes, over the rounds.
+
+    In a world with contexts, and with one learner for all visitors as the rival, this is what context is worth: 1 is
+    the best list of every context. There is one panel for every world, which must have a result of the policy
+    ``rival``; otherwise as ``draw_results``. Raises ValueError without that result.
+    """
+    worlds = list(dict.fromkeys(result.world for result in results))
+    others = list(dict.fromkeys(result.policy for result in results if result.policy != rival))
+    styles = dict(zip(others, zip(PALETTE, DASHES)))
+    across = min(3, len(worlds))
+    with drawing(path, across, -(-len(worlds) // across)) as panels:
+        for panel, world in zip(panels.flat, worlds):
+            here = {result.policy: result for result in results if result.world == world}
+            if rival not in here:
+                raise ValueError(f"rival must be a policy that was played in {world}; got {rival!r}")
+            _draw_gap(panel, here, rival, styles)
+            panel.set_title((titles or {}).get(world, world))
+        for panel in panels.flat[len(worlds) :]:
+            panel.set_axis_off()
+        for panel in panels[:, 0]:
+            panel.set_ylabel("share of the gap that is closed")
+        panels.flat[0].figure.supxlabel(_band_note(results, False), fontsize=7, color="0.35")
+    return Path(path)
+
+
+def _draw_gap(panel: Axes, here: Mapping[str, Result], rival: str, styles: Mapping[str, tuple[str, Any]]) -> None:
+    rounds = here[rival].rounds
+    labels = [EndLabel(1.0, "best list of each context", "0.45"), EndLabel(0.0, rival, "0.45")]
+    for level in (0.0, 1.0):
+        panel.axhline(level, color="0.6", linewidth=1)
+    for name, result in here.items():
+        if name != rival:
+            share = result.gap_closed(here[rival])
+            mean, (colour, dash) = share.mean(axis=0), styles[name]
+            error = share.std(axis=0, ddof=1) / np.sqrt(len(share)) if len(share) > 1 else np.zeros_like(mean)
+            panel.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
+            panel.plot(rounds, mean, color=colour, linewidth=1.4, linestyle=dash)
+            labels.append(EndLabel(float(np.clip(mean[-1], LEAST_GAP, MOST_GAP)), name, colour))
+    panel.set(xlim=(0, rounds[-1]), ylim=(LEAST_GAP, MOST_GAP), xlabel="rounds")
+    label_ends(panel, int(rounds[-1]), labels)
+    panel.xaxis.set_major_formatter(_thousands)
+
+
+def _thousands(value: float, _: float) -> str:
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
 
 
 def _band_note(results: Sequence[Result], narrow: bool) -> str:
@@ -156,7 +207,7 @@ def _draw_panel(
     else:
         panel.set_xlabel("rounds")
     panel.set_xlim(0, results[0].rounds[-1])
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+    panel.xaxis.set_major_formatter(_thousands)
 
 
 class EndLabel(NamedTuple):

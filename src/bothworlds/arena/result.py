@@ -169,6 +169,25 @@ class Result:
         regret: NDArray[np.float64] = (self.best_fixed if against == "fixed" else self.best_dynamic) - self.reward
         return regret
 
+    def gap_closed(self, rival: Result) -> NDArray[np.float64]:
+        """The share of the gap between a rival and the best lists that the policy closes, (replications, checkpoints).
+
+        It is 0 for the rival, and 1 for the best list of each context in each round. Raises ValueError if the two were
+        not played in the same world, with the same users and checkpoints.
+
+        >>> import bothworlds
+        >>> from bothworlds.policies import one_for_all
+        >>> policies = "context-ts", one_for_all("context-ts")
+        >>> ours, blind = (bothworlds.play(p, "context/segments", 500, replications=2) for p in policies)
+        >>> bool((blind.gap_closed(blind) == 0.0).all()), ours.gap_closed(blind).shape
+        (True, (2, 100))
+        """
+        alike = (rival.world, rival.seed, rival.reward.shape) == (self.world, self.seed, self.reward.shape)
+        if not alike or not np.array_equal(rival.rounds, self.rounds):
+            raise ValueError(f"rival must be a game with the same users as {self!r}; got {rival!r}")
+        share: NDArray[np.float64] = (self.reward - rival.reward) / (self.best_dynamic - rival.reward)
+        return share
+
     def final(self) -> tuple[float, float]:
         """Return the mean over replications of the final average reward, and its standard error (NaN for one)."""
         values = self.average_reward()[:, -1]

@@ -399,8 +399,9 @@ def set_share(state: State) -> None:
 
 @inner_kernel
 def least_share(state: State) -> float:
-    """Return q_t: the leader has at least half of the rounds while clicks are not of product form."""
-    return 0.5 if state.not_product[0] == 1 else state.settings.share
+    """Return the least share of the leader: half of the rounds while clicks are not of product form."""
+    q = state.settings.share
+    return max(0.5 if state.not_product[0] == 1 else q, EARLY * q / math.sqrt(state.counts.learned[0]))
 
 
 @inner_kernel
@@ -413,7 +414,7 @@ def weigh(state: Any, least: float) -> None:
         state.weight[0] = 1.0
         return
     by_comparison = min(1.0 - q, max(q, 0.5 + ahead / (2.0 * width)))
-    state.weight[0] = min(1.0 - q, max(least, EARLY * q / math.sqrt(state.counts.learned[0]), by_comparison))
+    state.weight[0] = min(1.0 - q, max(least, by_comparison))
     comparison.ratio[0] = (1.0 - state.weight[0]) / (1.0 - by_comparison)
 
 

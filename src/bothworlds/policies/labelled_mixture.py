@@ -25,6 +25,9 @@ from .parts.label_effects import (
 )
 from .parts.predicted_losses import add_losses
 
+EARLY = 50.0  # the leader has at least 50 q / sqrt(t) of the rounds: it learns from all, and labels take long to learn
+AHEAD = 0.75  # the first comparison begins with the sampler ahead by so many standard deviations
+
 if TYPE_CHECKING:
     from .all_weather import AllWeather
 
@@ -123,9 +126,17 @@ def set_share(state: State) -> None:
         return
     if t == asleep_until[0]:
         begin_comparison(state)
-    weigh(state, state.settings.share)
+        if t == 1:
+            state.comparison.difference[0] = -AHEAD * math.sqrt(state.settings.grace)
+    weigh(state, least_share(state))
     if state.weight[0] == 1.0:
         asleep_until[0] = math.ceil(LONGER_SLEEP * t)
+
+
+@inner_kernel
+def least_share(state: State) -> float:
+    """Return the least share of the leader."""
+    return max(1.0, EARLY / math.sqrt(state.counts.learned[0])) * state.settings.share
 
 
 @inner_kernel
@@ -140,5 +151,5 @@ def refresh_labelled(state: State) -> None:
     """Draw the effects anew, set the share and the leader, as if the last round had just been learned."""
     draw_effects(state.effects, state.labels)
     if state.counts.learned[0] >= state.comparison.asleep_until[0]:
-        weigh(state, state.settings.share)
+        weigh(state, least_share(state))
     follow(state)

@@ -19,6 +19,7 @@ from ..policies import Policy, configured_for
 from ..policies import resolve as resolve_policy
 from ..ranker import Ranker
 from ..worlds import World, stochastic
+from .context_checks import CONTEXT_CHECKS
 from .failure import failure, require, standard_errors
 from .page_checks import check_a_part_is_a_smaller_problem, check_an_absent_item_does_not_gain
 
@@ -64,6 +65,7 @@ def policy_checks(*, strict: bool = False) -> list[Callable[[Policy], None]]:
         check_labels_do_not_matter,
         check_it_beats_uniform_in_an_easy_world,
         check_rewards_between_0_and_1_are_learned_from,
+        *CONTEXT_CHECKS,
     ]
 
 
