@@ -170,17 +170,6 @@ def learned_again(before: Surface, after: Surface) -> set[int]:
     return {k for k, policy in before.policies.items() if k in new and not (same and new[k] == policy)}
 
 
-def counter_key(segment: str, learner: int) -> str:
-    """Returns the key of the counters of a segment and a learner: for the first learner, the name of the segment.
-
-    Names of segments are printable, so that no other segment has this key.
-
-    >>> counter_key("mobile", 0), counter_key("mobile", 2), split_counter_key(counter_key("mobile", 2))
-    ('mobile', 'mobile\\x1f2', ('mobile', 2))
-    """
-    return f"{segment}\x1f{learner}" if learner else segment
-
-
 def segment_words(segment: str) -> str:
     """Returns how a segment is called in the audit log.
 
@@ -188,12 +177,6 @@ def segment_words(segment: str) -> str:
     ('segment "mobile"', 'the default segment')
     """
     return f'segment "{segment}"' if segment else "the default segment"
-
-
-def split_counter_key(key: str) -> tuple[str, int]:
-    """Returns the segment and the number of the learner of a key."""
-    segment, separator, learner = key.partition("\x1f")
-    return (segment, int(learner)) if separator else (key, 0)
 
 
 # Ids, names and times

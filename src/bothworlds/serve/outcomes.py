@@ -26,6 +26,7 @@ A reward is stored in the fixed point of losses, in units of 1 / ``LOSS_UNIT``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -146,35 +147,47 @@ def _merged_shown(before: bool | None, given: bool | None, clicks: int) -> bool 
 # The order of settlement
 
 
-def as_they_come(
-    feedback: FeedbackMode, past: tuple[int, int, int, int], attribution_seconds: float, day: float = DAY
-) -> bool:
+class Endings(NamedTuple):
+    """How settled pages have ended. ``pages`` are compared; ``by_deadline`` of them ended without final feedback.
+
+    Of the others, ``unconfirmed`` pages were never reported as shown, ``void`` ones were reported as not shown, and
+    ``not_counted`` ones were too many of one visitor or address.
+    """
+
+    pages: int
+    by_deadline: int = 0
+    unconfirmed: int = 0
+    unconfirmed_with_clicks: int = 0
+    void: int = 0
+    not_counted: int = 0
+
+
+def as_they_come(feedback: FeedbackMode, past: Endings, attribution_seconds: float, day: float = DAY) -> bool:
     """Returns whether final pages settle before their deadline: not where only clicks are sent, or ends are lost.
 
     ``past`` are the endings of the pages of the last day whose deadline has passed; of younger ones, only those that
     have ended are known. Where there are few, final pages settle as they come.
 
-    >>> as_they_come("final", (1000, 50, 0, 0), 600.0), as_they_come("final", (1000, 51, 0, 0), 600.0)
+    >>> as_they_come("final", Endings(1000, 50), 600.0), as_they_come("final", Endings(1000, 51), 600.0)
     (True, False)
-    >>> as_they_come("final", (100_000, 1500, 0, 0), 600.0), as_they_come("clicks", (1000, 0, 0, 0), 600.0)
+    >>> as_they_come("final", Endings(100_000, 1500), 600.0), as_they_come("clicks", Endings(1000), 600.0)
     (False, False)
     """
-    confirmed, by_deadline, _, _ = past
     if feedback == "clicks":
         return False
-    few = by_deadline * attribution_seconds / day <= MOST_LOST
-    return confirmed < FEW or (few and by_deadline <= LOST * confirmed)
+    few = past.by_deadline * attribution_seconds / day <= MOST_LOST
+    return past.pages < FEW or (few and past.by_deadline <= LOST * past.pages)
 
 
-def feedback_notice(feedback: FeedbackMode, endings: tuple[int, int, int, int]) -> str:
+def feedback_notice(feedback: FeedbackMode, endings: Endings) -> str:
     """Returns what the dashboard says of the feedback of the last day; empty if nothing is wrong.
 
-    >>> feedback_notice("final", (1000, 20, 30, 2))
+    >>> feedback_notice("final", Endings(1000, 20, 30, 2))
     ''
-    >>> feedback_notice("final", (1000, 300, 0, 0))
+    >>> feedback_notice("final", Endings(1000, 300))
     '30% of the confirmed pages ended without final feedback: pages are learned at their deadline'
     """
-    confirmed, by_deadline, unconfirmed, with_clicks = endings
+    confirmed, by_deadline, unconfirmed, with_clicks, *_ = endings
     pages = confirmed + unconfirmed
     if feedback == "clicks" or pages < FEW:
         return ""

@@ -236,7 +236,7 @@ async def test_lists_are_made_again_while_feedback_keeps_coming(engine, store, c
         seen.add(page.policy_id)
     assert len(seen) > 20
     await eventually(lambda: one.lists.source.rounds == 200)
-    assert {id for _, id, _ in store.policies(1, "", 0, 1000)} <= seen | {one.lists.id}
+    assert {id for _, id, _ in store.policies(1, "", 0, 0, 1000)} <= seen | {one.lists.id}
 
 
 @with_engine()

@@ -349,7 +349,7 @@ def test_a_restart_begins_with_the_last_snapshot(store, pages):
         states.learn(new)
         states.save(lease, DEFAULT)
         events += new
-    assert (store.oldest_snapshot(DEFAULT).number, store.snapshot(DEFAULT).number) == (30, 80)
+    assert (store.snapshot(DEFAULT, oldest=True).number, store.snapshot(DEFAULT).number) == (30, 80)
     assert same_bits(state_in(States(store), store), log_of(events))
     # A snapshot with one page less would be continued as well: it is the snapshot that is read.
     other = log_of(events[:79])

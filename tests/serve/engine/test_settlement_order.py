@@ -15,7 +15,7 @@ import pytest
 import bothworlds
 from bothworlds.geometry.sampling import draw, make_urn, prepare
 from bothworlds.policies.logged_pages import LoggedPage, LogState
-from bothworlds.serve.outcomes import as_they_come, feedback_notice
+from bothworlds.serve.outcomes import Endings, as_they_come, feedback_notice
 
 N, M = 10, 3
 CLICKS = np.outer(np.linspace(0.4, 0.1, N), [1.0, 0.7, 0.5])
@@ -85,7 +85,7 @@ def play_visits(traffic: Traffic, visits: Visits, order: Callable[..., bool] = a
         created, ends = np.append(created, np.full(len(new), now)), np.append(ends, new)
         if now % LOOK == 0:
             known = slice(max(0, step - traffic.day // STEP), max(0, step - DEADLINE // STEP))
-            past = int(confirmed[known].sum()), int(by_deadline[known].sum()), 0, 0
+            past = Endings(int(confirmed[known].sum()), int(by_deadline[known].sum()))
             early = order(visits.feedback, past, DEADLINE, traffic.day)
         orders.append(early)
         overdue = created + DEADLINE < now
@@ -128,12 +128,20 @@ def test_pages_settle_as_they_come_until_it_is_known_that_ends_are_lost():
 @pytest.mark.parametrize(
     ("feedback", "endings", "said"),
     [
-        ("final", (0, 0, 30, 25), "25 of them have clicks. If the page sends clicks only, set feedback to clicks"),
-        ("final", (10, 0, 30, 0), "30 of 40 pages are not learned, because no feedback says that they were shown"),
-        ("final", (100, 40, 0, 0), "40% of the confirmed pages ended without final feedback"),
-        ("final", (100, 5, 40, 2), ""),
-        ("final", (3, 3, 9, 9), ""),  # too few
-        ("clicks", (0, 0, 90, 90), ""),
+        (
+            "final",
+            Endings(0, 0, 30, 25),
+            "25 of them have clicks. If the page sends clicks only, set feedback",
+        ),
+        (
+            "final",
+            Endings(10, 0, 30, 0),
+            "30 of 40 pages are not learned, because no feedback says",
+        ),
+        ("final", Endings(100, 40, 0, 0), "40% of the confirmed pages ended without final feedback"),
+        ("final", Endings(100, 5, 40, 2), ""),
+        ("final", Endings(3, 3, 9, 9), ""),  # too few
+        ("clicks", Endings(0, 0, 90, 90), ""),
     ],
 )
 def test_the_dashboard_says_what_is_wrong_with_the_feedback(feedback, endings, said):

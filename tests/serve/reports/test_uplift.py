@@ -205,9 +205,9 @@ async def test_cached_totals_are_those_of_the_whole_history(engine, store, clock
     surface: Surface = engine.registry.surface("home")
     cached, counting = ArmHistory(), CountingStore(store)
     for number in range(20):
-        fresh = ArmHistory().totals(store, surface, None, surface.created_at, clock.at + 1)
-        assert cached.since_start(counting, surface, None, clock.at + 1, clock.at) == fresh
-        assert sum(arm.pages for stratum in fresh for arm in stratum) >= 59 + number
+        fresh = ArmHistory().arm_totals(store, surface, None, surface.created_at, clock.at + 1)
+        assert cached.arms_since_start(counting, surface, None, clock.at + 1, clock.at) == fresh
+        assert sum(arm.pages for stratum in fresh for arm in stratum.values()) >= 59 + number
         if number == 0:
             whole, counting.minutes = counting.minutes, 0
         ranked = await engine.rank("home", f"w{number}")

@@ -10,23 +10,48 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NotRequired, ParamSpec, Self, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 from .http import ClientError, HttpClient, is_retryable
 
 if TYPE_CHECKING:
-    from .types import FeedbackEvent, FeedbackResult, Ranking
+    from ..model import Status
 
 logger = logging.getLogger("bothworlds.client")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 BATCH = 500
 MAX_QUEUED = 10_000
+
+
+class FeedbackEvent(TypedDict):
+    """Clicks on one list, as ``schemas.FeedbackEvent``; ``final`` if no more clicks will follow.
+
+    On a surface that counts rewards, ``rewards`` from 0 to 1 by slot instead of clicks. ``shown`` is whether the
+    visitor could see the list.
+    """
+
+    event_id: str
+    token: str
+    clicks: NotRequired[list[int]]
+    final: NotRequired[bool]
+    rewards: NotRequired[dict[int, float]]
+    shown: NotRequired[bool | None]
+
+
+class FeedbackResult(TypedDict):
+    """The result of one event, as ``schemas.Accepted``; ``reason`` is there if the event was rejected."""
+
+    event_id: str
+    status: Status
+    reason: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +83,7 @@ class Page:
         return cls(surface, list(items))
 
     @classmethod
-    def of(cls, answer: Ranking | Mapping[str, Any]) -> Page:
+    def of(cls, answer: Mapping[str, Any]) -> Page:
         """Return the page of a rank response; unknown fields are ignored."""
         slots = answer["slots"]
         return cls(
@@ -345,6 +370,19 @@ def _require(field: str, answer: Any) -> Any:
     return answer[field]
 
 
+def _in_thread(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """Return a coroutine method that calls a method of ``Client`` in a thread."""
+
+    @wraps(method)
+    async def call(client: AsyncClient, /, *args: P.args, **options: P.kwargs) -> T:
+        job = partial(method, client._client, *args, **options)
+        return await asyncio.get_running_loop().run_in_executor(client._threads, job)
+
+    return call
+
+
 class AsyncClient:
     """``Client`` for asyncio: each call runs in one of ``connections`` threads. Settings are those of ``Client``."""
 
@@ -361,83 +399,24 @@ class AsyncClient:
         """As ``Client.dropped``."""
         return self._client.dropped
 
-    async def rank(
-        self,
-        surface: str,
-        request_id: str | None = None,
-        *,
-        segment: str = "",
-        exclude: Sequence[str] = (),
-        pins: Mapping[int, str] | None = None,
-        fallback: Sequence[str] | None = None,
-        visitor: str = "",
-        shown: bool = True,
-    ) -> Page:
-        """As ``Client.rank``."""
-        return await self._run(
-            lambda: self._client.rank(
-                surface,
-                request_id,
-                segment=segment,
-                exclude=exclude,
-                pins=pins,
-                fallback=fallback,
-                visitor=visitor,
-                shown=shown,
-            )
-        )
-
-    async def feedback(self, events: Sequence[FeedbackEvent]) -> list[FeedbackResult]:
-        """As ``Client.feedback``."""
-        return await self._run(lambda: self._client.feedback(events))
-
-    async def call(self, method: str, path: str, body: Any = None) -> Any:
-        """As ``Client.call``."""
-        return await self._run(lambda: self._client.call(method, path, body))
-
-    async def delete_surface(self, surface: str) -> bool:
-        """As ``Client.delete_surface``."""
-        return await self._run(lambda: self._client.delete_surface(surface))
-
-    async def delete_segment(self, surface: str, segment: str) -> bool:
-        """As ``Client.delete_segment``."""
-        return await self._run(lambda: self._client.delete_segment(surface, segment))
-
-    async def delete_event(self, event_id: str) -> bool:
-        """As ``Client.delete_event``."""
-        return await self._run(lambda: self._client.delete_event(event_id))
-
-    async def delete_request(self, surface: str, request_id: str) -> int:
-        """As ``Client.delete_request``."""
-        return await self._run(lambda: self._client.delete_request(surface, request_id))
-
-    async def delete_visitor(self, visitor: str) -> int:
-        """As ``Client.delete_visitor``."""
-        return await self._run(lambda: self._client.delete_visitor(visitor))
-
-    async def click(self, page: Page, *slots: int, final: bool = False) -> None:
-        """As ``Client.click``."""
-        await self._run(lambda: self._client.click(page, *slots, final=final))
-
-    async def shown(self, page: Page, shown: bool = True) -> None:
-        """As ``Client.shown``."""
-        await self._run(lambda: self._client.shown(page, shown))
-
-    async def reward(self, page: Page, rewards: Mapping[int, float], *, final: bool = False) -> None:
-        """As ``Client.reward``."""
-        await self._run(lambda: self._client.reward(page, rewards, final=final))
-
-    async def done(self, page: Page, *slots: int) -> None:
-        """As ``Client.done``."""
-        await self.click(page, *slots, final=True)
-
-    async def flush(self) -> bool:
-        """As ``Client.flush``."""
-        return await self._run(self._client.flush)
+    rank = _in_thread(Client.rank)
+    feedback = _in_thread(Client.feedback)
+    call = _in_thread(Client.call)
+    delete_surface = _in_thread(Client.delete_surface)
+    delete_segment = _in_thread(Client.delete_segment)
+    delete_event = _in_thread(Client.delete_event)
+    delete_request = _in_thread(Client.delete_request)
+    delete_visitor = _in_thread(Client.delete_visitor)
+    click = _in_thread(Client.click)
+    shown = _in_thread(Client.shown)
+    reward = _in_thread(Client.reward)
+    done = _in_thread(Client.done)
+    flush = _in_thread(Client.flush)
+    _close = _in_thread(Client.close)
 
     async def close(self) -> None:
         """As ``Client.close``; also ends the threads."""
-        await self._run(self._client.close)
+        await self._close()
         self._threads.shutdown()
 
     async def __aenter__(self) -> Self:
@@ -447,9 +426,6 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _run(self, job: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, job)
 
 
 _clients: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()

@@ -139,14 +139,6 @@ class Recorder(threading.Thread):
         return self._submitted - self._finished + len(self._decisions)
 
     @property
-    def oldest_decision(self) -> int | None:
-        """When the oldest decision that is not written yet was made; None if there is none."""
-        try:
-            return self._decisions[0].created_at
-        except IndexError:
-            return None
-
-    @property
     def lease(self) -> Lease | None:
         """The lease, as long as this process has it; any thread may read it."""
         return self._learning.lease

@@ -259,20 +259,11 @@ class Reports:
         served = self._with_segment(surface, segment)
         names = sorted(served.segments()) if segment is None else [segment]
         id, endings = served.surface.id, self._store.endings(served.surface.id, now - DAY, now)
-        void, not_counted = self._store.discarded(id, now - DAY, now)
-        ends: FeedbackEnds = {
-            "since": now - DAY,
-            "pages": endings[0],
-            "by_deadline": endings[1],
-            "unconfirmed": endings[2],
-            "unconfirmed_with_clicks": endings[3],
-            "void": void,
-            "not_counted": not_counted,
-        }
+        ends: FeedbackEnds = {"since": now - DAY, **endings._asdict()}  # type: ignore[typeddict-item]
         notice = feedback_notice(served.surface.settings.feedback, endings)
         state = self._surface_state(served, names, now)._replace(
             warnings=_surface_warnings(served) + ([notice] if notice else []),
-            outstanding=self._store.outstanding(id),
+            outstanding=self._store.open_events(id),
             settled=self._store.last_numbers().get(id, 0),
             feedback=ends,
         )

@@ -127,7 +127,7 @@ def logged_problem(error: Exception, route: str) -> Problem:
         return Problem(error.status_code, STARLETTE_DETAIL.get(error.status_code, error.detail), headers=error.headers)
     problem = problem_of(error)
     if problem.status == 500:
-        logger.error("fault", route=route, exc_info=error)
+        logger.error("fault", extra={"fields": {"route": route}}, exc_info=error)
     elif problem.status == 503 and problem is not error:
         warn_throttled("unavailable", route=route, detail=str(error))
     return problem

@@ -9,19 +9,18 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 import msgspec
-import structlog
 
 from ..model import rfc3339
 
 MAX_BUFFERED_LINES = 200
 THROTTLE_SECONDS = 1.0
 
-logger = structlog.get_logger("bothworlds")
+logger = logging.getLogger("bothworlds")
 
 
 class LossyStream:
@@ -39,6 +38,15 @@ class LossyStream:
             self._stream.flush()
 
 
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at, fields = rfc3339(round(1000 * record.created)), getattr(record, "fields", {})
+        entry = {"event": record.getMessage(), **fields, "level": record.levelname.lower(), "timestamp": at}
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(entry, enc_hook=str).decode()
+
+
 def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None = None) -> bool:
     """Send all logs of the process to ``stream`` (stderr); return whether they are JSON.
 
@@ -46,32 +54,11 @@ def set_up_logs(kind: Literal["auto", "json", "console"], stream: TextIO | None 
     """
     stream = stream or sys.stderr
     json = kind == "json" or (kind == "auto" and not stream.isatty())
-    lossy: Any = LossyStream(stream)
-    renderer: Any = structlog.processors.JSONRenderer(_dumps) if json else _console_renderer()
-    shared: list[Any] = [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    structlog.configure(
-        processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(lossy),
-        cache_logger_on_first_use=False,
-    )
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared))
+    handler = logging.StreamHandler(LossyStream(stream))
+    lines = logging.Formatter("%(asctime)s %(levelname)s %(message)s %(fields)s", defaults={"fields": ""})
+    handler.setFormatter(_JsonFormatter() if json else lines)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     return json
-
-
-def _console_renderer() -> structlog.dev.ConsoleRenderer:
-    # The default tracebacks show the values of variables, which may be tokens and keys.
-    return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-
-
-def _dumps(entry: MutableMapping[str, Any], **options: Any) -> str:
-    return msgspec.json.encode(entry, enc_hook=str).decode()
 
 
 def warn_throttled(event: str, **fields: Any) -> None:
@@ -79,7 +66,7 @@ def warn_throttled(event: str, **fields: Any) -> None:
     now, key = time.monotonic(), (event, fields.get("reason"))
     if now - _last_warnings.get(key, -THROTTLE_SECONDS) >= THROTTLE_SECONDS:
         _last_warnings[key] = now
-        logger.warning(event, **fields)
+        logger.warning(event, extra={"fields": fields})
 
 
 _last_warnings: dict[tuple[str, Any], float] = {}

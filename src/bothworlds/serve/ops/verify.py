@@ -77,7 +77,7 @@ def verify_learner(store: Store, learner: Learner, policy: Any, n_items: int, sl
     compare it with a state in memory, by ``same_bits``. Blocks, and writes nothing; for a consistent result while the
     service runs, call it within ``store.consistent_reads()``. Raises StoreError, or what the policy raises.
     """
-    kept = {one.number: one for one in (store.oldest_snapshot(learner.id), store.snapshot(learner.id)) if one}
+    kept = {one.number: one for one in (store.snapshot(learner.id, oldest=True), store.snapshot(learner.id)) if one}
     decoded = {
         number: decode(one.state, policy, n_items, slots, learner.reset_number) for number, one in sorted(kept.items())
     }

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from ..model import LEARNER_ARM, Arm, Surface
 from ..schemas import ArmComparison, ArmLine
-from .inputs import Store, segment_alpha
+from ..stores import Store
+from .inputs import segment_alpha
 from .strata import ArmHistory, ArmTotals, pair_of, sum_of
 from .uplift import ARMS_ALPHA, UNTRUSTED, arm_summary, uplift_of
 

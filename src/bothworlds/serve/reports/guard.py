@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from ...statistics.confidence_sequence import difference, interval
 from ..model import BASELINE_ARM, LEARNER_ARM, Arm, Surface
 from ..schemas import Guard
-from .inputs import MINUTE, Store
+from ..stores import Store
+from .inputs import MINUTE
 from .strata import ArmHistory, pair_of
 from .uplift import GUARD_ALPHA, SHORT, ArmPair, comparable
 

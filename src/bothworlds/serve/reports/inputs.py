@@ -5,8 +5,8 @@ The reports do not import the engine. It passes counters and probabilities, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...kernels import Floats, Ints
 from ...policies.marginals import entropy_of
@@ -16,21 +16,6 @@ from ..schemas import FeedbackEnds
 MINUTE = 60_000  # milliseconds
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 MAX_BUCKETS = 120  # of a series
-
-
-class Store(Protocol):
-    """The calls of a store that reports make."""
-
-    def get(self, key: str) -> bytes | None: ...
-    def deleted(self, surface_id: int) -> Any: ...
-    def events(self, surface_id: int, since: int, until: int) -> Iterator[Any]: ...
-    def feedback_counts(self, surface_id: int, since: int, until: int, started: int) -> dict[str, tuple[int, int]]: ...
-    def audit(self, surface_id: int | None, limit: int, before: int | None = None) -> list[dict[str, Any]]: ...
-    def history(self, surface_id: int, since: int, until: int, step: int) -> list[dict[str, Any]]: ...
-    def visitor_sums(
-        self, surface_id: int, segment: str | None, since: int, until: int
-    ) -> dict[str, dict[int, tuple[int, int, int]]]: ...
-    def policies(self, surface_id: int, segment: str, since: int, limit: int) -> list[tuple[int, str, bytes]]: ...
 
 
 class SegmentState(NamedTuple):
@@ -64,8 +49,8 @@ class SurfaceState(NamedTuple):
     segments: Mapping[str, SegmentState]
     duplicates: int = 0  # pieces of repeated feedback since the process started
     warnings: Sequence[str] = ()
-    outstanding: int | None = None  # pages that are not settled yet
-    settled: int | None = None  # events ever
+    outstanding: int = 0  # pages that are not settled yet
+    settled: int = 0  # events ever
     feedback: FeedbackEnds | None = None
 
 

@@ -16,7 +16,8 @@ from ...kernels import Floats
 from ..events import Event
 from ..model import LOSS_UNIT
 from ..outcomes import is_learned
-from .inputs import ReportRequest, Store, bucket_length
+from ..stores import Store
+from .inputs import ReportRequest, bucket_length
 from .uplift import Z95
 
 MAX_EVENTS = 20_000  # the latest ones, that the rates are computed from
@@ -82,7 +83,7 @@ def latest_events(store: Store, request: ReportRequest) -> list[Any]:
     since, left = request.since, MAX_EVENTS
     history = store.history(surface_id, request.since, request.until, bucket_length(request))
     for row in sorted(history, key=lambda row: -row["at"]):
-        left -= row["events"]
+        left -= row["settled"]
         if left < 0:
             since = max(since, row["at"])
             break

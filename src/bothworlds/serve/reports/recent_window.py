@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from ..model import Surface
 from ..schemas import RecentWindow
-from .inputs import DAY, HOUR, MINUTE, Store, segment_alpha
-from .strata import ArmHistory, sum_of
+from ..stores import Store
+from .inputs import DAY, HOUR, MINUTE, segment_alpha
+from .strata import ArmHistory, pair_of, sum_of
 from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
 
 LENGTHS = (DAY, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE)
@@ -85,7 +86,8 @@ def recent_window(store: Store, history: ArmHistory, request: WindowRequest) -> 
         since = window_start(length, until)
         alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(surface, segment)
         since = max(since, surface.compared_since)
-        return WindowTotals(since, until, history.totals(store, surface, segment, since, until), alpha)
+        pairs = [pair_of(totals) for totals in history.arm_totals(store, surface, segment, since, until)]
+        return WindowTotals(since, until, pairs, alpha)
 
     def is_recent(window: WindowTotals) -> bool:
         return 2 * window.learner.pages <= rounds

@@ -18,7 +18,6 @@ from ..model import (
     CHANGE_DETECTED,
     LISTED_ITEMS,
     Surface,
-    counter_key,
     sums_kept_since,
 )
 from ..schemas import (
@@ -35,6 +34,7 @@ from ..schemas import (
     Shift,
     Uplift,
 )
+from ..stores import Store
 from .arm_comparison import arm_lines
 from .exploration_cost import exploration_cost, why_unsettled
 from .guard import guard_view
@@ -44,7 +44,6 @@ from .inputs import (
     MINUTE,
     ReportRequest,
     SegmentState,
-    Store,
     SurfaceState,
     bucket_length,
     segment_alpha,
@@ -304,8 +303,8 @@ def _marginals_history(
         return []
     history: list[MarginalsThen] = []
     names = [segment.items[row] for row in most_shown_rows(segment.marginals, LISTED_ITEMS)]
-    key = counter_key(name, request.surface.learner_of(request.surface.first_arm))
-    for at, _, encoded in store.policies(request.surface.id, key, request.since, SNAPSHOTS):
+    number = request.surface.learner_of(request.surface.first_arm)
+    for at, _, encoded in store.policies(request.surface.id, name, number, request.since, SNAPSHOTS):
         policy = msgspec.msgpack.decode(encoded)
         row_of = dict(zip(policy["items"], policy["x"]))
         history.append({"at": at, "x": [row_of.get(item) for item in names]})
@@ -315,14 +314,13 @@ def _marginals_history(
 def _learning(
     request: ReportRequest, segment: SegmentState | None, rows: Sequence[Mapping[str, Any]], window: WindowTotals
 ) -> Learning:
-    outstanding = request.state.outstanding
     return {
         "entropy": segment.entropy if segment else None,
         "entropy_start": math.log(len(segment.items)) if segment and segment.items else None,
         "policy_id": segment.policy_id if segment else "",
         "policy_age_seconds": max(0.0, (request.now - segment.made_at) / 1000.0) if segment else None,
         **_progress(_segments(request.state, request.segment), window),
-        "outstanding": sum(row["events"] - row["settled"] for row in rows) if outstanding is None else outstanding,
+        "outstanding": request.state.outstanding,
         "late": sum(row["late"] for row in rows),
         "duplicates": request.state.duplicates,
     }

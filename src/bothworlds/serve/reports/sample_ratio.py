@@ -25,7 +25,8 @@ import msgspec
 from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
 from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSettings
 from ..schemas import ArmFeedback, SampleRatio
-from .inputs import DAY, HOUR, MINUTE, Store
+from ..stores import Store
+from .inputs import DAY, HOUR, MINUTE
 from .retention import shortest_retention
 from .strata import ArmHistory, Stratum
 from .uplift import spent

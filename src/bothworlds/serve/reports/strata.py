@@ -15,7 +15,8 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from ..model import BASELINE_ARM, LOSS_UNIT, SUMS_KEPT_MS, Arm, Surface
-from .inputs import HOUR, MINUTE, Store
+from ..stores import Store
+from .inputs import HOUR, MINUTE
 from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
 
@@ -154,14 +155,6 @@ class ArmHistory:
     def strata(self, store: Store, surface: Surface, since: int, until: int) -> list[Stratum]:
         """Return the strata of a surface in a range of time."""
         return strata_between(surface, self.share_changes(store, surface.id), since, until)
-
-    def totals(self, store: Store, surface: Surface, segment: str | None, since: int, until: int) -> list[ArmPair]:
-        """Return the learned pages and those of the holdout in every stratum of a range of time."""
-        return [pair_of(totals) for totals in self.arm_totals(store, surface, segment, since, until)]
-
-    def since_start(self, store: Store, surface: Surface, segment: str | None, until: int, now: int) -> list[ArmPair]:
-        """Return the learned pages and those of the holdout in every stratum since their comparison started."""
-        return [pair_of(totals) for totals in self.arms_since_start(store, surface, segment, until, now)]
 
     def arm_totals(
         self, store: Store, surface: Surface, segment: str | None, since: int, until: int

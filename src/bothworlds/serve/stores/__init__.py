@@ -3,8 +3,9 @@
 from .database import StoreError, Unstorable
 from .deletion import DeletedEvents
 from .events import LostLease
-from .learners import VersionConflict
-from .store import MOVING, SETTLE_LIMIT, TABLES, Snapshot, Store, open_store
+from .learners import Snapshot, VersionConflict
+from .records import TABLES
+from .store import MOVING, SETTLE_LIMIT, Store, open_store
 from .totals import VisitorSums
 
 __all__ = [

@@ -66,6 +66,10 @@ class Session(Protocol):
         """Runs several statements of the schema inside the transaction of this session."""
         ...
 
+    def lock(self, strength: str) -> str:
+        """Returns the clause that locks rows, if other processes may write."""
+        ...
+
     def has_table(self, name: str) -> bool: ...
 
     def columns(self, table: str) -> list[str]: ...
@@ -126,10 +130,6 @@ class Database(ABC):
         """Returns the rows of one short statement, as ``Session.among`` does, as fast as possible."""
         with self.reading() as session:
             return session.among(sql, values)
-
-    def lock(self, strength: str) -> str:
-        """Returns the clause that locks rows, if other processes may write."""
-        return f" FOR {strength}" if self.shared else ""
 
 
 def create_schema(session: Session, place: str) -> None:
@@ -206,6 +206,9 @@ class SqliteSession:
         lines = (line for line in sql.splitlines() if not line.startswith("--"))
         for statement in "\n".join(lines).replace("BYTEA", "BLOB").split(";"):
             self._connection.execute(statement)
+
+    def lock(self, strength: str) -> str:
+        return ""
 
     def has_table(self, name: str) -> bool:
         return bool(self.run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))

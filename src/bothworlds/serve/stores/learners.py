@@ -1,21 +1,23 @@
-"""SQL statements on surfaces and their learners.
+"""SQL on surfaces, their learners, and the snapshots of these.
 
 Every transaction that changes surfaces or learners takes the revision first, so that these follow one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from ..events import Learner
 from ..model import Surface
 from .database import Row, Session
-from .records import take_numbers
+from .records import Entries, take_numbers, write_entries
 
 FACTS = ("guard", "sample ratio")  # facts on a surface: one of these, and its number
 
+_surface = msgspec.json.Decoder(Surface).decode
 _LEARNER = "id, surface_id, segment, number, used_at, reset_number, erased_number"
 
 
@@ -26,27 +28,46 @@ class VersionConflict(Exception):
 # Surfaces
 
 
-def write_surface(session: Session, surface: Surface) -> Surface:
-    """Inserts a surface (id 0) or updates one; returns it with its id. Raises VersionConflict."""
+def read_surfaces(session: Session) -> list[Surface]:
+    """Returns all surfaces in the order of their creation."""
+    return [_surface(body) for (body,) in session.run("SELECT body FROM surfaces WHERE name IS NOT NULL ORDER BY id")]
+
+
+def read_revision(session: Session) -> int:
+    """Returns a number that grows with every change of a surface or its learners by any process; cheap."""
+    return int(session.run("SELECT value FROM numbers WHERE name = 'revision'")[0][0])
+
+
+def read_last_numbers(session: Session) -> dict[int, int]:
+    """Returns the last number that was given to an event of each surface; cheap."""
+    return dict(session.run("SELECT surface_id, last_number FROM logs"))
+
+
+def write_surface(session: Session, surface: Surface, audit: Entries) -> Surface:
+    """Inserts a surface (id 0) or updates one, together with audit entries; returns it with its id.
+
+    The new id is also written into the audit entries. The caller assigns item indices. Raises VersionConflict
+    unless ``surface.version`` is one more than the stored version, or if the name exists.
+    """
     take_numbers(session, "revision", 1)
     same_name = session.run("SELECT id FROM surfaces WHERE name = ?", (surface.name,))
     if same_name and same_name[0][0] != surface.id:
         raise VersionConflict(f"surface {surface.name!r} was created by another client: read it again")
+    saved = surface if surface.id else msgspec.structs.replace(surface, id=take_numbers(session, "surface", 1))
+    values: Row = (saved.name, saved.version, msgspec.json.encode(saved), saved.id)
     if not surface.id:
-        saved = msgspec.structs.replace(surface, id=take_numbers(session, "surface", 1))
-        values: Row = (saved.id, saved.name, saved.version, msgspec.json.encode(saved))
-        session.run("INSERT INTO surfaces (id, name, version, body) VALUES (?, ?, ?, ?)", values)
+        session.run("INSERT INTO surfaces (name, version, body, id) VALUES (?, ?, ?, ?)", values)
         session.run("INSERT INTO logs VALUES (?, 0, 0, -1, 0, -1)", (saved.id,))
-        return saved
-    values = (surface.name, surface.version, msgspec.json.encode(surface), surface.id, surface.version - 1)
-    sql = "UPDATE surfaces SET name = ?, version = ?, body = ? WHERE id = ? AND version = ? AND name IS NOT NULL"
-    if not session.run(f"{sql} RETURNING id", values):
-        raise VersionConflict(f"surface {surface.name!r} was changed by another client: read it again")
-    return surface
+    else:
+        sql = "UPDATE surfaces SET name = ?, version = ?, body = ? WHERE id = ? AND version = ? AND name IS NOT NULL"
+        if not session.run(f"{sql} RETURNING id", (*values, surface.version - 1)):
+            raise VersionConflict(f"surface {surface.name!r} was changed by another client: read it again")
+    write_entries(session, [{**entry, "surface_id": entry.get("surface_id") or saved.id} for entry in audit])
+    return saved
 
 
-def mark_surface(session: Session, surface: Surface) -> list[int]:
-    """Makes a surface and its learners invisible; returns the ids of these. Raises VersionConflict."""
+def mark_surface(session: Session, surface: Surface, audit: Callable[[int], Entries]) -> None:
+    """Makes a surface and its learners invisible; see ``Store.delete_surface``. Raises VersionConflict."""
     take_numbers(session, "revision", 1)
     sql = "UPDATE surfaces SET name = NULL WHERE id = ? AND version = ? AND name IS NOT NULL RETURNING id"
     if not session.run(sql, (surface.id, surface.version)):
@@ -54,14 +75,14 @@ def mark_surface(session: Session, surface: Surface) -> list[int]:
     for name in FACTS:
         key = f"{name} {surface.id}"
         session.run("DELETE FROM facts WHERE key = ? OR key LIKE ?", (key, f"{key} %"))
-    return [learner.id for learner in read_learners(session, surface.id)]
+    mark_learners(session, [learner.id for learner in read_learners(session, surface.id)], audit, totals=False)
 
 
 # Learners
 
 
 def read_learners(session: Session, surface_id: int | None = None) -> list[Learner]:
-    """Returns the learners of a surface, or of all."""
+    """Returns the learners of a surface, or of all, in the order of their creation."""
     chosen, values = ("", ()) if surface_id is None else (" AND surface_id = ?", (surface_id,))
     rows = session.run(f"SELECT {_LEARNER} FROM learners WHERE NOT deleted{chosen} ORDER BY id", values)
     return list(map(_learner_of, rows))
@@ -101,31 +122,76 @@ def insert_learner(
     return Learner(id=id, surface_id=surface_id, segment=segment, number=number, used_at=now)
 
 
-def reset_learners(session: Session, ids: Collection[int]) -> None:
-    """Takes all events so far out of the states of learners, and deletes their snapshots."""
+def write_uses(session: Session, used_at: Mapping[int, int]) -> None:
+    """Writes when learners were last used, by id, where that is later than the stored time."""
+    rows = [(at, id, at) for id, at in sorted(used_at.items())]
+    session.many("UPDATE learners SET used_at = ? WHERE id = ? AND used_at < ?", rows)
+
+
+def reset_learners(session: Session, ids: Collection[int], audit: Entries) -> None:
+    """Takes all events that are settled so far out of the states of learners, and deletes their snapshots."""
     take_numbers(session, "revision", 1)
     last = "(SELECT last_number FROM logs WHERE logs.surface_id = learners.surface_id)"
     session.many(f"UPDATE learners SET reset_number = {last} WHERE id = ?", [(id,) for id in sorted(ids)])
     session.many("DELETE FROM snapshots WHERE learner_id = ?", [(id,) for id in sorted(ids)])
+    write_entries(session, audit)
 
 
-# Deletion
-
-
-def mark_learners(session: Session, ids: Collection[int], *, totals: bool) -> int:
-    """Makes learners invisible; returns the number of their events.
-
-    With ``totals``, the totals of segments that have no other learner are deleted as well.
-    """
+def mark_learners(session: Session, ids: Collection[int], audit: Callable[[int], Entries], *, totals: bool) -> int:
+    """Makes learners invisible; returns the number of their events. See ``Store.delete_learners``."""
     take_numbers(session, "revision", 1)
     mark = "UPDATE learners SET deleted = TRUE WHERE id = ? AND NOT deleted RETURNING id, surface_id, segment"
     found = [row for id in sorted(ids) for row in session.run(mark, (id,))]
     counts = "SELECT count(*) FROM events WHERE learner_id IN ?"
-    events = sum(count for (count,) in session.among(counts, [id for id, _, _ in found]))
+    events = int(sum(count for (count,) in session.among(counts, [id for id, _, _ in found])))
     if totals:
         for surface_id, segment in sorted({(surface_id, segment) for _, surface_id, segment in found}):
             others = "SELECT 1 FROM learners WHERE surface_id = ? AND segment = ? AND NOT deleted"
             if not session.run(others, (surface_id, segment)):
                 for table in ("minutes", "visitor_hours"):
                     session.run(f"DELETE FROM {table} WHERE surface_id = ? AND segment = ?", (surface_id, segment))
-    return int(events)
+    write_entries(session, audit(events))
+    return events
+
+
+# Snapshots
+
+
+class Snapshot(NamedTuple):
+    """The state of a learner after its events up to a number, encoded; ``format`` says how."""
+
+    learner_id: int
+    number: int
+    format: str
+    state: bytes
+
+
+def write_snapshot(session: Session, learner_id: int, number: int, format: str, state: bytes) -> None:
+    """Writes the state of a learner after the event of this number, or replaces it.
+
+    Does nothing if the learner was deleted, or was reset at this number or later.
+    """
+    session.run(
+        "INSERT INTO snapshots (learner_id, number, format, state)"
+        " SELECT id, ?, ?, ? FROM learners WHERE id = ? AND NOT deleted AND reset_number < ?"
+        " ON CONFLICT (learner_id, number) DO UPDATE SET format = excluded.format, state = excluded.state",
+        (number, format, state, learner_id, number),
+    )
+
+
+def read_snapshot(session: Session, learner_id: int, *, oldest: bool = False) -> Snapshot | None:
+    """Returns the newest snapshot of a learner, or the oldest one; none from before its last reset."""
+    rows = session.run(
+        "SELECT s.learner_id, s.number, s.format, s.state FROM snapshots s JOIN learners l ON l.id = s.learner_id"
+        " WHERE s.learner_id = ? AND NOT l.deleted AND s.number > l.reset_number"
+        f" ORDER BY s.number {'ASC' if oldest else 'DESC'} LIMIT 1",
+        (learner_id,),
+    )
+    return Snapshot(*rows[0]) if rows else None
+
+
+def drop_snapshots(session: Session, learner_id: int, keep: int = 2) -> None:
+    """Deletes all snapshots of a learner but the newest ones."""
+    newest = "SELECT number FROM snapshots WHERE learner_id = ? ORDER BY number DESC LIMIT ?"
+    sql = f"DELETE FROM snapshots WHERE learner_id = ? AND number NOT IN ({newest})"
+    session.run(sql, (learner_id, learner_id, keep))

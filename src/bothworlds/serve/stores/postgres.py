@@ -107,6 +107,9 @@ class PostgresSession:
     def script(self, sql: str) -> None:
         self._connection.execute(sql.replace(" WITHOUT ROWID", ""))
 
+    def lock(self, strength: str) -> str:
+        return f" FOR {strength}"
+
     def has_table(self, name: str) -> bool:
         return bool(self.run("SELECT to_regclass(?) IS NOT NULL", (name,))[0][0])
 

@@ -1,18 +1,49 @@
-"""SQL statements on sequences, the audit log, and policies."""
+"""SQL on facts, sequences, keys, the audit log and policies, and on whole tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from ..model import split_counter_key
 from .database import Row, Session
 
+Entries = Sequence[dict[str, Any]]  # of the audit log
+
+# In the order in which they can be filled: referenced tables first; facts last, because they mark a complete copy.
+TABLES = (
+    "numbers", "lease", "surfaces", "logs", "learners", "events", "snapshots", "policies", "minutes", "visitor_hours",
+    "audit", "keys", "facts",
+)  # fmt: skip
+MAX_NUMBER = 1 << 62
 POLICIES_KEPT = 200  # newest policies of every learner that are never thinned
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 THINNING = ((HOUR, MINUTE), (30 * DAY, HOUR))  # (maximum age, one policy per); older policies: one per day
+
+# Facts: small values of the service such as secrets; sequences
+
+
+def read_fact(session: Session, key: str) -> bytes | None:
+    """Returns the value of a fact, or None if it is absent."""
+    rows = session.run("SELECT value FROM facts WHERE key = ?", (key,))
+    return bytes(rows[0][0]) if rows else None
+
+
+def write_fact(
+    session: Session, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None
+) -> bytes:
+    """Writes a fact and returns the value stored afterwards.
+
+    With ``only_if_absent`` an existing value is kept. With ``expected`` the value is written only if the stored one
+    equals ``expected`` (compare and swap).
+    """
+    if expected is None:
+        on_conflict = "NOTHING" if only_if_absent else "UPDATE SET value = excluded.value"
+        session.run(f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {on_conflict}", (key, value))
+    else:
+        session.run("UPDATE facts SET value = ? WHERE key = ? AND value = ?", (value, key, expected))
+    return read_fact(session, key) or b""
 
 
 def take_numbers(session: Session, name: str, count: int) -> int:
@@ -21,42 +52,73 @@ def take_numbers(session: Session, name: str, count: int) -> int:
     return int(rows[0][0])
 
 
-def write_entries(session: Session, entries: Sequence[dict[str, Any]]) -> None:
-    """Appends audit entries."""
+# Keys and the audit log
+
+
+def read_keys(session: Session) -> list[dict[str, Any]]:
+    """Returns all API keys."""
+    return [msgspec.msgpack.decode(body) for (body,) in session.run("SELECT body FROM keys ORDER BY id")]
+
+
+def write_key(session: Session, key: dict[str, Any]) -> None:
+    """Inserts an API key, or replaces the one with the same ``id``."""
+    sql = "INSERT INTO keys (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+    session.run(sql, (key["id"], msgspec.msgpack.encode(key)))
+
+
+def read_entries(
+    session: Session, surface_id: int | None, limit: int, before: int | None = None
+) -> list[dict[str, Any]]:
+    """Returns audit entries, newest first, each with its ``id``; of all surfaces if ``surface_id`` is None.
+
+    ``before`` continues a listing below this id.
+    """
+    chosen, values = ("", ()) if surface_id is None else (" AND surface_id = ?", (surface_id,))
+    sql = f"SELECT id, body FROM audit WHERE id < ?{chosen} ORDER BY id DESC LIMIT ?"
+    rows = session.run(sql, (MAX_NUMBER if before is None else min(before, MAX_NUMBER), *values, limit))
+    return [{**msgspec.json.decode(body), "id": id} for id, body in rows]
+
+
+def write_entries(session: Session, entries: Entries) -> None:
+    """Appends audit entries; ``surface_id`` assigns an entry to a surface."""
     if entries:
         first = take_numbers(session, "audit", len(entries)) - len(entries) + 1
         rows = [(first + k, entry.get("surface_id"), msgspec.json.encode(entry)) for k, entry in enumerate(entries)]
         session.many("INSERT INTO audit (id, surface_id, body) VALUES (?, ?, ?)", rows)
 
 
-def write_policy(session: Session, row: Row) -> None:
-    """Inserts a policy (id, learner_id, at, body) and thins the old ones of its learner."""
-    id, learner_id, at, body = row
+# Policies: what was drawn from, for the dashboard
+
+
+def write_policy(session: Session, policy_id: str, learner_id: int, at: int, body: bytes) -> None:
+    """Stores a policy.
+
+    Of every learner the last 200 are kept, before them one per minute for an hour, one per hour for a month, and
+    then one per day; thinned once a minute.
+    """
     session.run(
         "INSERT INTO policies (id, learner_id, at, body) SELECT ?, id, ?, ? FROM learners WHERE id = ? AND NOT deleted"
         " ON CONFLICT (id) DO NOTHING",
-        (id, at, body, learner_id),
+        (policy_id, at, body, learner_id),
     )
-    if (
-        session.run("SELECT count(*) FROM policies WHERE learner_id = ? AND at >= ?", (learner_id, at - at % MINUTE))[
-            0
-        ][0]
-        == 1
-    ):
+    sql = "SELECT count(*) FROM policies WHERE learner_id = ? AND at >= ?"
+    if session.run(sql, (learner_id, at - at % MINUTE))[0][0] == 1:
         found = session.run("SELECT at, id FROM policies WHERE learner_id = ? ORDER BY at, id", (learner_id,))
         session.many("DELETE FROM policies WHERE id = ?", [(id,) for id in _superfluous(found, at)])
 
 
 def read_policies(
-    session: Session, surface_id: int, segment: str, since: int, limit: int
+    session: Session, surface_id: int, segment: str, number: int, since: int, limit: int
 ) -> list[tuple[int, str, bytes]]:
-    """Returns (at, id, body) of the policies of a learner; see ``Store.policies``."""
-    name, number = split_counter_key(segment)
+    """Returns (at, id, body) of policies since ``since``, oldest first; evenly sampled if more than ``limit``.
+
+    They are those of a segment and of the learner with this number.
+    """
     sql = (
         "SELECT p.at, p.id FROM policies p JOIN learners l ON l.id = p.learner_id AND NOT l.deleted"
         " WHERE l.surface_id = ? AND l.segment = ? AND l.number = ? AND p.at >= ? ORDER BY p.at, p.id"
     )
-    found = session.run(sql, (surface_id, name, number, since))
+    found = session.run(sql, (surface_id, segment, number, since))
     count = len(found)
     if count > limit:
         found = [found[count - 1 - k * count // limit] for k in reversed(range(limit))]
@@ -81,3 +143,34 @@ def _superfluous(found: Sequence[Row], now: int) -> list[str]:
             dropped.append(id)
         seen.add(bucket)
     return dropped
+
+
+# Whole tables
+
+
+def is_empty(session: Session) -> bool:
+    """Returns whether the store has no surfaces, keys or audit entries."""
+    return not any(session.run(f"SELECT 1 FROM {name} LIMIT 1") for name in ("surfaces", "keys", "audit"))
+
+
+def count_rows(session: Session, tables: Sequence[str] = TABLES) -> int:
+    """Returns the number of rows in these tables."""
+    return sum(session.run(f"SELECT count(*) FROM {name}")[0][0] for name in tables)
+
+
+def read_columns(session: Session, table: str) -> list[str]:
+    """Returns the names of the columns of a table."""
+    return session.columns(table)
+
+
+def stream_rows(session: Session, table: str, columns: Sequence[str]) -> Iterator[Row]:
+    """Yields the rows of a table."""
+    yield from session.stream(f"SELECT {', '.join(columns)} FROM {table}")
+
+
+def fill(session: Session, table: str, columns: Sequence[str], rows: Sequence[Row], *, replace: bool = False) -> None:
+    """Inserts rows unchanged; with ``replace``, deletes the existing rows first."""
+    if replace:
+        session.run(f"DELETE FROM {table}")
+    values = ", ".join("?" * len(columns))
+    session.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})", rows)

@@ -1,6 +1,6 @@
 """Measures the start of a service with many surfaces and segments, and the first page of its dashboard.
 
-python -m tests.serve.many_surfaces --surfaces 1000 --segments 20
+python -m benchmarks.many_surfaces --surfaces 1000 --segments 20
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from bothworlds.serve.engine.surface_rules import create_surface
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import open_store
-
-from .http.conftest import Client
+from tests.serve.http.conftest import Client
 
 ITEMS = [f"item {k}" for k in range(20)]
 
