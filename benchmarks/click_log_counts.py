@@ -1,6 +1,6 @@
-"""Counting click logs and fitting every click model: time and peak memory, as ratios to counting for ``pbm``.
+"""Reading and counting click logs, evaluating on one, and fitting every click model: time and peak memory, as ratios.
 
-Logs are Parquet and text. Each count, and the fits, have a process of their own.
+Every step has a process of its own.
 """
 
 from __future__ import annotations
@@ -15,23 +15,34 @@ from typing import Any
 
 from .measurement import Measurement
 
-PAGES = int(os.environ.get("BOTHWORLDS_BENCH_PAGES", 10_000_000))
+PAGES = int(os.environ.get("BOTHWORLDS_BENCH_PAGES", 1_000_000))
 RESULTS = 10
-LOGS = {"tidy, Parquet": ("log.parquet", "tidy"), "relpred, text": ("log.tsv", "relpred")}
-# What is counted, by the function that counts it.
-COUNTED = {
-    "counts": "counting for pbm, trust, rank-ctr, item-ctr",
-    "count_pages": "counting for ubm, cascade, dcm, sdbn, dbn, ccm",
-}
+EVALUATED = 80_000  # pages of five results
+LOGS = ("log.parquet", "log.csv", "log.tsv")
 
 GENERATE = """
 import sys
 import numpy as np
 from bothworlds.clicks import generate
 from bothworlds.worlds import stochastic
-world = stochastic(np.linspace(0.9, 0.1, 50), 1.0 / np.arange(1, int(sys.argv[4]) + 1))
-generate(sys.argv[1], world, int(sys.argv[3]), format=sys.argv[2], queries=10)
+_, path, pages, results, queries = sys.argv
+world = stochastic(np.linspace(0.9, 0.1, 50), 1.0 / np.arange(1, int(results) + 1))
+generate(path, world, int(pages), queries=int(queries))
 """
+
+# The same pages as lines of queries and clicks.
+TEXT = '''
+import sys
+import duckdb
+connection = duckdb.connect()
+connection.execute("SET enable_progress_bar_print = false")
+lines = connection.execute(f"""
+SELECT concat_ws(chr(9), event, 0, 'Q', any_value(query), 0, string_agg(item, chr(9) ORDER BY position)) || chr(10) ||
+    coalesce(string_agg(CASE click WHEN 1 THEN concat_ws(chr(9), event, position, 'C', item) || chr(10) END, ''), '')
+FROM (SELECT * REPLACE (item::VARCHAR AS item) FROM '{sys.argv[1]}') GROUP BY event ORDER BY event""").fetchall()
+with open(sys.argv[2], "w") as file:
+    file.writelines(line for (line,) in lines)
+'''
 
 MEASURE = """
 import json, resource, time
@@ -49,12 +60,26 @@ def measured(what, function):
 COUNT = """
 import sys
 from bothworlds import clicks
-_, log, small, name, pages = sys.argv
-count = getattr(clicks, name)
-count(small)  # compiles the kernels
-counted = measured(name, lambda: count(log))
-if counted.pages != int(pages):
-    raise SystemExit(f"{pages} pages were generated and {counted.pages} counted")
+_, log, pages = sys.argv
+counts = measured("reading, counts per query, item and position", lambda: clicks.read(log).counts())
+if counts.pages != int(pages):
+    raise SystemExit(f"{pages} pages were generated and {counts.pages} counted")
+"""
+
+COUNT_PAGES = """
+import sys
+from bothworlds import clicks
+_, log, pages = sys.argv
+measured("reading, different pages", lambda: clicks.read(log).pages())
+"""
+
+EVALUATE = """
+import sys
+from bothworlds.clicks import evaluate, read
+_, log, small = sys.argv
+ranking = ["3", "0", "7", "1", "2"]
+evaluate(read(small), ranking)  # compiles the kernels
+measured("reading and evaluating a ranking", lambda: evaluate(read(log), ranking))
 """
 
 FIT = """
@@ -69,7 +94,7 @@ for path in (small, log):
         if path == small:
             fit(given, model=name)  # compiles the kernels
         else:
-            measured(name, lambda: fit(given, model=name))
+            measured(f"fit of {name}", lambda: fit(given, model=name))
 """
 
 
@@ -81,39 +106,42 @@ def run_in_process(code: str, *arguments: object) -> list[dict[str, Any]]:
 
 
 def measure() -> Measurement:
-    """Return one row per log and count, and one per model; the logs are generated first and removed afterwards."""
-    rows = []
+    """Return one row per log and step, and one per model; the logs are generated first and removed afterwards."""
+    found: list[tuple[str, int, dict[str, Any]]] = []
     with tempfile.TemporaryDirectory(prefix="bothworlds-bench-") as folder:
-        for kind, (name, layout) in LOGS.items():
-            log, small = Path(folder) / name, Path(folder) / f"small-{name}"
-            run_in_process(GENERATE, log, layout, PAGES, RESULTS)
-            run_in_process(GENERATE, small, layout, 2_000, RESULTS)
-            found = [one for count in COUNTED for one in run_in_process(COUNT, log, small, count, PAGES)]
-            base = found[0]["work"]
-            rows += [
-                _row(f"{kind}, {log.stat().st_size / 1e6:,.0f} MB", COUNTED[one["what"]], one, base) for one in found
-            ]
-            if layout == "tidy":
-                rows += [_row(kind, f"fit of {one['what']}", one, base) for one in run_in_process(FIT, log, small)]
-            log.unlink()
+        paths = [Path(folder) / name for name in LOGS]
+        for path in paths[:2]:
+            run_in_process(GENERATE, path, PAGES, RESULTS, 10)
+        run_in_process(TEXT, paths[0], paths[2])
+        small = Path(folder) / "small.parquet"
+        run_in_process(GENERATE, small, 2_000, RESULTS, 10)
+        for path in paths:
+            for code in (COUNT, COUNT_PAGES):
+                kind = f"{path.suffix[1:]}, {path.stat().st_size / 1e6:,.0f} MB"
+                found += [(kind, PAGES * RESULTS, one) for one in run_in_process(code, path, PAGES)]
+        log, few = Path(folder) / "evaluated.csv", Path(folder) / "few.csv"
+        run_in_process(GENERATE, log, EVALUATED, 5, 1)
+        run_in_process(GENERATE, few, 2_000, 5, 1)
+        found += [("csv, one query", EVALUATED * 5, one) for one in run_in_process(EVALUATE, log, few)]
+        found += [("parquet", PAGES * RESULTS, one) for one in run_in_process(FIT, paths[0], small)]
+    base = found[0][2]["work"]
+    rows = [
+        {
+            "log": kind,
+            "step": one["what"],
+            "seconds": one["seconds"],
+            "core seconds": one["work"],
+            "ratio to counts of Parquet": one["work"] / base,
+            "rows per second": size / one["seconds"],
+            "peak memory, MB": one["peak"],
+        }
+        for kind, size, one in found
+    ]
     notes = [
         f"{PAGES:,} pages of {RESULTS} results, nearly all of them different, which is the worst case for counting "
-        "pages and for fits to them. A row of the log is one result on a page.",
-        "Pages are checked: no position and no item may occur twice. Fits are maxima with intervals, from two starts "
-        "where the problem is not concave; peak memory is that of the process so far, with all counts.",
+        "pages and for fits to them. A row of the log is one result on a page; text is in the layout relpred.",
+        "Pages are checked: in a table no position and no item may occur twice. Fits are maxima with intervals, from "
+        "two starts where the problem is not concave; peak memory is that of the process so far, with all counts.",
         "Ratios are those of core seconds, which other programs on the machine change least.",
     ]
     return Measurement("Click logs, from file to counts, and from counts to models", rows, notes)
-
-
-def _row(kind: str, what: str, found: dict[str, Any], base: float) -> dict[str, Any]:
-    rows = PAGES * RESULTS
-    return {
-        "log": kind,
-        "what": what,
-        "seconds": found["seconds"],
-        "core seconds": found["work"],
-        "ratio to counting for pbm": found["work"] / base,
-        "rows per second": rows / found["seconds"],
-        "peak memory, MB": found["peak"],
-    }

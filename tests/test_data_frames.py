@@ -61,7 +61,7 @@ def evaluation():
 
 @pytest.fixture(params=LIBRARIES)
 def library(request):
-    pytest.importorskip(LIBRARIES[request.param].module)
+    pytest.importorskip(LIBRARIES[request.param])
     return request.param
 
 
@@ -128,7 +128,7 @@ def hide(monkeypatch, *modules):
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, result, name):
-    module = LIBRARIES[name].module
+    module = LIBRARIES[name]
     hide(monkeypatch, module)
     with pytest.raises(ImportError, match=f"this needs {module}: pip install {module}"):
         result.to_frame(name)

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.util import find_spec
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from .checks import choice
 from .extras import import_extra
 
 Columns = Mapping[str, Sequence[Any]]  # arrays or lists of one length, by name
 ROWS_SHOWN = 10  # of a table in HTML
-
-
-def _pandas(pandas: Any, columns: Columns) -> Any:
-    # A column of whole numbers and None would become one of floating-point numbers.
-    types = {name: "Int64" for name, column in columns.items() if _has_missing_integers(column)}
-    series = {
-        name: pandas.array(column, dtype=types[name]) if name in types else column for name, column in columns.items()
-    }
-    return pandas.DataFrame(series)
-
-
-def _has_missing_integers(column: Sequence[Any]) -> bool:
-    kinds = {type(value) for value in column} if isinstance(column, (list, tuple)) else set()
-    return type(None) in kinds and kinds <= {int, type(None)}
-
-
-class Library(NamedTuple):
-    """A module with data frames, how it is installed, and how it makes a frame of columns."""
-
-    module: str
-    requirement: str
-    make: Callable[[Any, Columns], Any]
-
-
-# In the order in which they are tried.
-LIBRARIES = {
-    "pandas": Library("pandas", "pandas", _pandas),
-    "polars": Library("polars", "polars", lambda polars, columns: polars.DataFrame(dict(columns))),
-    "arrow": Library("pyarrow", "pyarrow", lambda pyarrow, columns: pyarrow.table(dict(columns))),
-}
+LIBRARIES = {"pandas": "pandas", "polars": "polars", "arrow": "pyarrow"}  # modules, the first installed one is used
 
 
 def to_frame(columns: Columns, library: str | None = None) -> Any:
-    """Return columns as a data frame of pandas or Polars, or as an Arrow table.
+    """Return columns as a data frame of pandas or Polars, or as an Arrow table, which both are made of.
 
     ``library`` is "pandas", "polars" or "arrow"; if it is not given, the first of them that is installed. None in a
     column is a missing value, NaN stays NaN. Raises ValueError for another name, and ImportError if the library, or
@@ -54,20 +26,20 @@ def to_frame(columns: Columns, library: str | None = None) -> Any:
     >>> to_frame({"item": ["tea", "milk"], "clicks": [3, None]}, "arrow").to_pylist()
     [{'item': 'tea', 'clicks': 3}, {'item': 'milk', 'clicks': None}]
     """
-    if library is None:
-        library = next(filter(_installed, LIBRARIES), None)
-        if library is None:
-            raise ImportError(f"a data frame needs one of {', '.join(LIBRARIES)}: pip install pandas")
-    chosen = LIBRARIES[choice(library, "library", LIBRARIES)]
-    return chosen.make(import_extra(chosen.module, requirement=chosen.requirement), columns)
-
-
-def _installed(library: str) -> bool:
-    try:
-        import_extra(LIBRARIES[library].module)
-    except ImportError:
-        return False
-    return True
+    name = library or next((name for name, module in LIBRARIES.items() if find_spec(module)), None)
+    if name is None:
+        raise ImportError(f"a data frame needs one of {', '.join(LIBRARIES)}: pip install pandas")
+    module = LIBRARIES[choice(name, "library", LIBRARIES)]
+    made = import_extra(module, requirement=module)
+    pyarrow = import_extra("pyarrow", requirement="pyarrow")
+    table = pyarrow.table(dict(columns))
+    if name == "polars":
+        return made.from_arrow(table)
+    if name == "arrow":
+        return table
+    # A column of whole numbers and None would become one of floating-point numbers.
+    missing = any(column.null_count for column in table.columns)
+    return table.to_pandas(types_mapper={pyarrow.int64(): made.Int64Dtype()}.get if missing else None)
 
 
 def html_table(title: str, columns: Columns, notes: Sequence[str] = ()) -> str:
