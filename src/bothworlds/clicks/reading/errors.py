@@ -77,6 +77,9 @@ class BadInput(ValueError):
         super().__init__(f"{problem}; {advice}")
         self.problem, self.options = problem, dict(options)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BadInput, (self.problem, self.options)
+
     def with_flags(self) -> str:
         """Return the message for the command line, with options named by their flags.
 

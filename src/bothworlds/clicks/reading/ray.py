@@ -6,7 +6,6 @@ must be in one file.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from .sources import Source
 from .tables import Filters, read_table
 
 RESULTS = "struct_pack(position := position, item := item, click := click)"
+RESULTS_TYPE = "STRUCT(position BIGINT, item VARCHAR, click TINYINT)[]"
 
 
 def read_on_ray(
@@ -31,9 +31,8 @@ def read_on_ray(
     ValueError for bad rows, unless they are to be skipped.
     """
     notes: Counter[str] = Counter()
-    run(connection, f"CREATE TEMP TABLE arrived (query VARCHAR, results {_results_type()}, number BIGINT)")
+    run(connection, f"CREATE TEMP TABLE arrived (query VARCHAR, results {RESULTS_TYPE}, number BIGINT)")
     with ray_connection() as ray, progress_bar("counting on Ray", len(sources), progress) as report:
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
         task = ray.remote(_different_pages)
         waiting = [task.remote(source, layout, filters) for source in sources]
         for future in waiting:
@@ -53,10 +52,6 @@ def read_on_ray(
     )
     run(connection, "DROP TABLE arrived")
     return notes
-
-
-def _results_type() -> str:
-    return "STRUCT(position BIGINT, item VARCHAR, click TINYINT)[]"
 
 
 def _different_pages(source: Source, layout: Layout, filters: Filters) -> tuple[ValueError | None, Counter[str], Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .database import glob_pattern, literal, run
 from .errors import MAX_EXAMPLES, MAX_TEXT, Example, bad_input_error, rejected_lines
-from .layouts import LINE, RECORD, RELPRED, Layout
+from .layouts import LINE, RECORD, Layout
 from .rows import LAST_POSITION
 from .sources import Source
 from .tables import Filters
@@ -79,7 +79,7 @@ def read_text(
         notes["record"] += bad
         examples += found
         if not notes["record"] or filters.skip_bad:
-            if layout is RELPRED:
+            if layout.name == "relpred":
                 run(connection, SESSIONS)
                 run(connection, "DROP TABLE records")
                 run(connection, CLICKS, "assigning clicks", progress)
