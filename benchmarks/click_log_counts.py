@@ -85,16 +85,16 @@ measured("reading and evaluating a ranking", lambda: evaluate(read(log), ranking
 FIT = """
 import sys
 from bothworlds.clicks import fit, read
-from bothworlds.clicks.model.names import MODELS
+from bothworlds.clicks.model.model import MODELS
 _, log, small = sys.argv
 for path in (small, log):
     pages, counted = read(path).pages(), read(path).counts()
     for name, model in MODELS.items():
         given = pages if model.dependent else counted
         if path == small:
-            fit(given, model=name)  # compiles the kernels
+            fit(given, name)  # compiles the kernels
         else:
-            measured(f"fit of {name}", lambda: fit(given, model=name))
+            measured(f"fit of {name}", lambda: fit(given, name))
 """
 
 

@@ -79,35 +79,10 @@ def test_the_scores_of_an_attack_are_columns():
     assert table["flips"].to_pylist() == result.attack.flips.ravel().tolist()
 
 
-def test_a_model_has_a_row_for_every_item_and_position(model, library):
-    rows = records(model.to_frame(library))
-    assert [(row["item"], row["position"]) for row in rows] == [(i, j) for i in model.items for j in model.positions]
-    items, positions = {row["item"]: row for row in model.table()}, {row["position"]: row for row in model.curve()}
-    for row in rows:
-        item, position = items[row["item"]], positions[row["position"]]
-        assert (row["attraction"], row["examination"]) == (item["attraction"], position["examination"])
-        assert (row["item_clicks"], row["position_impressions"]) == (item["clicks"], position["impressions"])
-        assert same(row["attraction_error"], item["standard_error"])
-        assert same(row["examination_high"], position["high"])
-        assert row["click_probability"] == pytest.approx(row["attraction"] * row["examination"])
-
-
-def test_probabilities_of_different_components_are_not_known():
-    frame = fit((np.diag([50, 50]), np.diag([20, 30]))).to_frame("arrow")
-    known = [not math.isnan(value) for value in frame["click_probability"].to_pylist()]
-    assert known == [True, False, False, True]
-
-
-def test_models_of_queries_are_one_frame():
-    models = fit(generated(3, seed=2), per_query=True)
-    table = models.to_frame("arrow")
-    assert list(dict.fromkeys(table["query"].to_pylist())) == list(models)
-    assert table.num_rows == sum(len(model.items) * len(model.positions) for model in models.values())
-
-
-def test_other_click_models_have_a_row_for_every_item():
-    model = fit(simulated("dbn", 300, n=5, m=3, seed=1), model="sdbn")
-    rows, expected = model.to_frame("arrow").to_pylist(), model.table()
+@pytest.mark.parametrize("name", ["pbm", "sdbn"])
+def test_a_click_model_has_a_row_for_every_item(name, library):
+    model = fit(simulated("dbn", 300, n=5, m=3, seed=1), name)
+    rows, expected = records(model.to_frame(library)), model.table()
     assert [list(row) for row in rows] == [list(row) for row in expected]
     assert all(same(row[name], other[name]) for row, other in zip(rows, expected, strict=True) for name in other)
 

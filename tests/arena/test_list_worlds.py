@@ -151,8 +151,9 @@ def test_how_comparators_were_found_is_saved(tmp_path):
 
 
 def test_each_kind_of_users_has_its_own_loop():
-    kinds = [loop_classes(bothworlds.world(name)) for name in ("dcm/paper", "dbn/paper", "ubm/paper")]
-    assert kinds[0] == kinds[1] != kinds[2]
+    names = ("dcm/paper", "dbn/paper", "ubm/paper", "paper/stochastic")
+    kinds = [loop_classes(bothworlds.world(name)) for name in names]
+    assert kinds[0] == kinds[1] == kinds[2] != kinds[3]
     assert (
         loop_classes(bothworlds.world("trust/paper"))
         == loop_classes(bothworlds.world("drift/slow"))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bothworlds.clicks import fit, generate, load_model
-from bothworlds.clicks.model.names import MODELS
+from bothworlds.clicks.model.model import MODELS
 from tests.commands import answer, run
 
 QUICK = ("--priors", "0,1")
@@ -53,11 +53,11 @@ def test_bad_options_are_one_line(log, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "pbm"])
+@pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_fitted_printed_drawn_and_saved(log, tmp_path, name):
     out, plot = tmp_path / "model.json", tmp_path / "model.svg"
     text = answer("fit", log, "--model", name, "--out", out, "--plot", plot, "--top", 3)
-    model = fit(log, model=name)
+    model = fit(log, name)
     assert model.title in text
     assert f"log-likelihood {model.log_likelihood:,.2f}" in text
     assert load_model(out).log_likelihood == model.log_likelihood
@@ -65,14 +65,8 @@ def test_every_model_is_fitted_printed_drawn_and_saved(log, tmp_path, name):
 
 
 @pytest.mark.slow
-def test_the_shortcut_is_named(log):
-    assert "published shortcut" in answer("fit", log, "--model", "sdbn", "--method", "counts")
-
-
-@pytest.mark.slow
 def test_options_that_a_model_lacks_are_refused(log):
     assert "there is no click model 'abc'" in refused("fit", log, "--model", "abc")
-    assert "per_query is only for the model pbm" in refused("fit", log, "--model", "ubm", "--per-query")
     assert "method must be newton" in refused("fit", log, "--model", "ubm", "--method", "em")
     assert "--clip is for counts" in refused("fit", log, "--model", "ubm", "--clip")
 

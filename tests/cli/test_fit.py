@@ -9,6 +9,7 @@ import pytest
 
 from bothworlds import clicks
 from bothworlds.clicks import Counts, fit
+from bothworlds.clicks.fitting.fit import fit_each_query
 from bothworlds.clicks.reading.sources import find_files
 from tests.clicks.logs import generated
 from tests.commands import answer, run
@@ -49,8 +50,8 @@ def test_it_prints_counts_curve_and_items(read, tmp_path):
     counts, model = LOGS["good"], fit(LOGS["good"])
     assert f"{counts.shown.sum():,} impressions, {counts.clicked.sum():,} clicks" in text
     assert f"log-likelihood {model.log_likelihood:,.2f}" in text
-    for row in model.curve()[1:]:
-        assert f"{row['examination']:.4f}" in text
+    for row in model.shared_table()[1:]:
+        assert f"{row['value']:.4f}" in text
         assert f"{row['low']:.4f} to {row['high']:.4f}" in text
     assert all(item in text for item in counts.items)
     assert "warning" not in text
@@ -128,8 +129,8 @@ def test_columns_are_written_as_pairs(read, tmp_path):
 @pytest.mark.slow
 def test_every_query_has_its_curve_where_each_is_fitted_alone(read, tmp_path):
     text = answer("fit", tmp_path / "queries.csv", "--per-query")
-    assert "by query: 6 of 6 are identified" in text
-    for query, model in zip(LOGS["queries"].queries, fit(LOGS["queries"], per_query=True).values()):
+    assert "6 of 6 are identified" in text
+    for query, model in zip(LOGS["queries"].queries, fit_each_query(LOGS["queries"]).values()):
         row = next(line for line in text.splitlines() if f"{query} " in line)
         assert all(f"{beta:.2f}" in row for beta in model.examination)
     assert "0 of 1 are identified" in answer("fit", tmp_path / "list.csv", "--per-query", "--plot", tmp_path / "f.svg")
@@ -162,7 +163,7 @@ def test_invalid_options_are_refused_in_one_line(read, tmp_path):
     assert "there is no file" in refused("fit", tmp_path / "nowhere.csv")
     assert "must end in .svg" in refused("fit", log, "--plot", "fit.txt")
     assert "must end in .json" in refused("fit", log, "--out", "model.txt")
-    assert "--method must be newton or em" in refused("fit", log, "--method", "svd")
+    assert "method must be newton or em" in refused("fit", log, "--method", "svd")
     assert "iterations is only for method 'em'" in refused("fit", log, "--iterations", "5")
     assert "there is no file" in refused("play", "-w", tmp_path / "nowhere.json")
 
@@ -180,16 +181,7 @@ def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_p
 @pytest.mark.parametrize("options", [(), ("--per-query",), ("--method", "em")])
 def test_a_log_without_clicks_is_answered_and_not_refused(read, tmp_path, options):
     text = answer("fit", tmp_path / "silent.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
-    assert "perplexity unknown" in text
     assert "warning: " in text
-
-
-def test_impressions_that_perplexity_leaves_out_are_counted(read, tmp_path, monkeypatch):
-    from bothworlds.clicks import Model
-    from bothworlds.clicks.model.perplexity import Perplexity
-
-    monkeypatch.setattr(Model, "perplexity", lambda *_: Perplexity(1.5, 90, 1000))
-    assert "perplexity 1.5000 (1,000 impressions left out)" in answer("fit", tmp_path / "good.csv")
 
 
 def test_names_are_printed_as_they_are(read, tmp_path):

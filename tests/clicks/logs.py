@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from bothworlds.clicks import Counts
+from bothworlds.clicks import Counts, fit
 from tests.clicks.real import real_file
 
 YANDEX = ("trainSample", "testSample", "oneQueryTrain", "oneQueryTest")
@@ -54,6 +54,11 @@ def generated(queries=1, n=6, m=4, impressions=300, seed=0, low=0.05, high=0.9, 
     q, i, j = np.nonzero(shown)
     names = [tuple(f"{word}{k}" for k in range(size)) for word, size in (("item", n), ("query", queries))]
     return Counts(*names, tuple(range(1, m + 1)), q, i, j, shown[q, i, j], clicked[q, i, j])
+
+
+def fit_tables(shown, clicked, **options):
+    """A fit to two tables, items by positions."""
+    return fit(Counts.from_tables(shown, clicked), **options)
 
 
 def _native(path):

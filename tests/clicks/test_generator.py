@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import compare_models, fit, generate, read
+from bothworlds.clicks import compare, fit, generate, read
 from bothworlds.clicks.generator import draw
 from bothworlds.worlds import Attack, Attacked, cascade, dependent_clicks, periodic, stochastic
 from tests.clicks.written import count_pages, counts
@@ -77,16 +77,16 @@ class Independent(InPlainPython):
 @pytest.mark.parametrize(("world", "chosen"), [(DEPENDENT, True), (Independent(), False)])
 def test_the_model_of_a_world_whose_clicks_depend_on_each_other_is_chosen(tmp_path, world, chosen):
     log = generate(tmp_path / "log.parquet", world, 6_000, queries=2)
-    result = compare_models(log, ["pbm", "cascade", "dcm", "item-ctr"], priors=(0.0, 1.0))
+    result = compare(log, ["pbm", "cascade", "dcm", "item-ctr"], priors=(0.0, 1.0))
     assert (result.best.model == "dcm") is chosen
 
 
 @pytest.mark.slow
 def test_a_model_of_dependent_clicks_is_found_again_in_a_log_of_its_world(tmp_path):
-    first = fit(generate(tmp_path / "log.csv", DEPENDENT, 20_000), model="dcm")
+    first = fit(generate(tmp_path / "log.csv", DEPENDENT, 20_000), "dcm")
     assert np.abs(first.attraction - ATTRACTION).max() < 0.05
     first.save(tmp_path / "dcm.json")
-    second = fit(generate(tmp_path / "again.csv", str(tmp_path / "dcm.json"), 20_000, seed=1), model="dcm")
+    second = fit(generate(tmp_path / "again.csv", str(tmp_path / "dcm.json"), 20_000, seed=1), "dcm")
     assert np.abs(second.attraction - first.attraction).max() < 0.05
     assert np.abs(second.attraction - first.attraction[::-1]).max() > 0.3
 

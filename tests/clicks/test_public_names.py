@@ -35,8 +35,20 @@ print(sorted(name for name in clicks.__all__ if not callable(getattr(clicks, nam
     assert done.stdout == "[]\n"
 
 
+SIGNATURES = {
+    "fit": "log, model, method, iterations, prior, ordered, intervals, seed, progress",
+    "score": "model, log",
+    "load_model": "path",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_those_of_the_documentation(name):
+    assert ", ".join(inspect.signature(getattr(clicks, name)).parameters) == SIGNATURES[name]
+
+
 def test_the_options_of_reading_are_those_of_read_only():
     options = {"format", "top_items", "positions", "query", "skip_bad", "clip", "columns"}
     assert options <= set(inspect.signature(clicks.read).parameters)
-    for function in (clicks.fit, clicks.score, clicks.compare_models, clicks.evaluate):
+    for function in (clicks.fit, clicks.score, clicks.compare, clicks.evaluate):
         assert not options & set(inspect.signature(function).parameters)

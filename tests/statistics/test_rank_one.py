@@ -1,4 +1,4 @@
-"""The rank-one fit: optimality conditions, agreement with EM, and extreme counts."""
+"""The rank-one fit: optimality conditions and extreme counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bothworlds.statistics.rank_one.fit import components, fit_em, fit_newton
+from bothworlds.statistics.rank_one.fit import components, fit_newton
 from bothworlds.statistics.rank_one.likelihood import make_workspace
 from bothworlds.statistics.rank_one.newton import newton
 
@@ -34,11 +34,10 @@ def gradient(shown, clicked, fit, prior=0.0):
 
 
 @pytest.mark.parametrize("beta", [YANDEX, [0.9, 1.0, 0.3, 0.99], [1.0]])
-@pytest.mark.parametrize("fit", [fit_newton, lambda *given: fit_em(*given, tolerance=1e-12)])
-def test_products_are_recovered_from_counts_without_noise(beta, fit):
+def test_products_are_recovered_from_counts_without_noise(beta):
     p = np.outer(np.linspace(0.95, 0.02, 10), beta)
     shown = np.random.default_rng(0).integers(200, 20_000, p.shape).astype(float)
-    found = fit(shown, shown * p)
+    found = fit_newton(shown, shown * p)
     assert found.converged
     np.testing.assert_allclose(products(found), p, rtol=0, atol=1e-8)
     assert found.examination.max() == 1.0
@@ -96,33 +95,11 @@ def test_a_position_without_clicks_is_not_below_a_later_one():
     assert fit_newton(shown, clicked[:, [0, 2, 1]], ordered=True).examination[2] == 0.0
 
 
-@pytest.mark.slow
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.1]))
-def test_newton_and_em_agree(seed, prior):
-    shown, clicked = counts(seed, 5, 3, 20, 400)
-    newton_fit, em_fit = fit_newton(shown, clicked, prior=prior), fit_em(shown, clicked, prior=prior)
-    assert newton_fit.log_likelihood >= em_fit.log_likelihood - 1e-6
-    if newton_fit.attraction.max() < 0.999:  # else EM's cap shows
-        np.testing.assert_allclose(products(newton_fit), products(em_fit), rtol=0, atol=1e-6)
-
-
-def test_every_pass_of_em_increases_the_likelihood():
-    shown, clicked = counts(1, 10, 5, 200, 20_000, YANDEX)
-    values = [fit_em(shown, clicked, passes=k, tolerance=0.0).log_likelihood for k in range(1, 60)]
-    assert (np.diff(values) > -1e-9 * abs(values[0])).all()
-    assert values[-1] - values[0] > 1.0
-    fit = fit_em(shown, clicked, passes=50, tolerance=0.0)
-    assert not fit.converged
-    assert fit.iterations == 50
-    assert fit_newton(shown, clicked).log_likelihood > fit.log_likelihood
-
-
-@pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_the_normal_form_does_not_depend_on_the_start(method):
+def test_the_normal_form_does_not_depend_on_the_start():
     shown, clicked = counts(5, 6, 4, 50)
-    rng, plain = np.random.default_rng(0), method(shown, clicked)
+    rng, plain = np.random.default_rng(0), fit_newton(shown, clicked)
     for _ in range(10):
-        fit = method(shown, clicked, start=(rng.uniform(0.05, 1.0, 6), rng.uniform(0.05, 1.0, 4)))
+        fit = fit_newton(shown, clicked, start=(rng.uniform(0.05, 1.0, 6), rng.uniform(0.05, 1.0, 4)))
         np.testing.assert_allclose(fit.attraction, plain.attraction, rtol=1e-6)
         np.testing.assert_allclose(fit.examination, plain.examination, rtol=1e-6)
 
@@ -137,45 +114,41 @@ def test_starting_from_the_last_fit_saves_steps():
     assert soon < first
 
 
-@pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_an_item_without_clicks_has_attraction_zero(method):
+def test_an_item_without_clicks_has_attraction_zero():
     shown, clicked = counts(7, 5, 3, 50)
     clicked[2] = 0.0
-    fit = method(shown, clicked)
+    fit = fit_newton(shown, clicked)
     assert fit.attraction[2] < 1e-9
     others = np.arange(5) != 2
-    alone = method(shown[others], clicked[others])
+    alone = fit_newton(shown[others], clicked[others])
     np.testing.assert_allclose(products(fit)[others], products(alone), rtol=1e-6)
-    assert method(shown, clicked, prior=0.1).attraction[2] > 1e-4
+    assert fit_newton(shown, clicked, prior=0.1).attraction[2] > 1e-4
 
 
-@pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_a_pair_that_is_always_clicked_stays_below_one(method):
+def test_a_pair_that_is_always_clicked_stays_below_one():
     shown = np.full((3, 2), 100.0)
     clicked = np.array([[100.0, 100.0], [30.0, 30.0], [60.0, 60.0]])
-    fit = method(shown, clicked)
+    fit = fit_newton(shown, clicked)
     assert 1.0 - 1e-4 < products(fit).max() < 1.0
     np.testing.assert_allclose(products(fit), clicked / shown, atol=1e-5)
-    everything = method(shown, shown)
+    everything = fit_newton(shown, shown)
     assert np.isfinite(everything.log_likelihood)
     np.testing.assert_allclose(products(everything), 1.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_items_without_impressions_are_nan_and_change_nothing(method):
+def test_items_without_impressions_are_nan_and_change_nothing():
     shown, clicked = counts(4, 4, 3, 50)
     wide, wide_clicked = np.zeros((5, 4)), np.zeros((5, 4))
     wide[:4, :3], wide_clicked[:4, :3] = shown, clicked
-    fit, plain = method(wide, wide_clicked), method(shown, clicked)
+    fit, plain = fit_newton(wide, wide_clicked), fit_newton(shown, clicked)
     assert np.isnan([fit.attraction[4], fit.examination[3]]).all()
     np.testing.assert_allclose(fit.attraction[:4], plain.attraction, rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", [fit_newton, fit_em])
-def test_probabilities_stay_below_one_at_pairs_that_were_never_shown(method):
+def test_probabilities_stay_below_one_at_pairs_that_were_never_shown():
     """The second item would need attraction 2 were it not for that."""
     shown, clicked = np.array([[100.0, 100.0], [0.0, 100.0]]), np.array([[80.0, 20.0], [0.0, 50.0]])
-    fit = method(shown, clicked)
+    fit = fit_newton(shown, clicked)
     assert 0.999 < fit.attraction[1] <= 1.0
 
 
@@ -190,9 +163,8 @@ def test_groups_that_cannot_be_compared_are_reported():
     items, positions = components(shown)
     assert items.tolist() == [0, 1, 1, -1]
     assert positions.tolist() == [0, 1, 1, -1]
-    for method in (fit_newton, fit_em):
-        with pytest.raises(ValueError, match="2 groups"):
-            method(shown, shown * 0.5)
+    with pytest.raises(ValueError, match="2 groups"):
+        fit_newton(shown, shown * 0.5)
 
 
 def test_the_kernel_stays_finite_where_groups_cannot_be_compared():
@@ -215,9 +187,8 @@ def test_without_clicks_every_attraction_is_zero():
     [([[1.0, 2.0]], [[1.0], [2.0]]), ([[1.0]], [[2.0]]), ([[1.0]], [[-1.0]]), ([[np.nan]], [[0.0]]), ([], [])],
 )
 def test_impossible_counts_are_refused(shown, clicked):
-    for method in (fit_newton, fit_em):
-        with pytest.raises(ValueError, match=r"shown and clicked|no more clicks"):
-            method(shown, clicked)
+    with pytest.raises(ValueError, match=r"shown and clicked|no more clicks"):
+        fit_newton(shown, clicked)
 
 
 def test_counts_without_impressions_are_refused():
@@ -228,9 +199,9 @@ def test_counts_without_impressions_are_refused():
 def test_more_positions_than_items_are_fitted_as_well():
     alpha, beta = np.array([0.8, 0.4]), np.array([1.0, 0.6, 0.4, 0.2])
     shown = np.full((2, 4), 1000.0)
-    for fitted in (fit_newton(shown, shown * np.outer(alpha, beta)), fit_em(shown, shown * np.outer(alpha, beta))):
-        assert fitted.converged
-        np.testing.assert_allclose(np.outer(fitted.attraction, fitted.examination), np.outer(alpha, beta), rtol=1e-6)
+    fitted = fit_newton(shown, shown * np.outer(alpha, beta))
+    assert fitted.converged
+    np.testing.assert_allclose(np.outer(fitted.attraction, fitted.examination), np.outer(alpha, beta), rtol=1e-6)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

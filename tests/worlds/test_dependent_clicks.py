@@ -11,8 +11,7 @@ import pytest
 import bothworlds
 from bothworlds.core import click, expected_reward
 from bothworlds.worlds import (
-    Browsing,
-    Chain,
+    ClickWorld,
     browsing,
     cascade,
     click_chain,
@@ -40,7 +39,7 @@ RANKING = np.array([2, 0, 3])
 def law_of(world, ranking):
     """The probabilities of all click patterns on a list, exactly."""
     alpha = [Fraction(a) for a in world.attraction]
-    if isinstance(world, Browsing):
+    if not (world.examination_by_column == 1.0).all():
         gamma = [Fraction(g) for g in world.examination_by_column]
         return browsing_patterns([alpha[i] for i in ranking], [gamma[:1], gamma[1:3], gamma[3:6]])
     kappa = [Fraction(k) for k in world.continuation]
@@ -216,11 +215,11 @@ def test_a_world_of_lists_has_no_table():
         (lambda: cascade([0.5, 1.5], 1), "attraction must be probabilities"),
         (lambda: cascade([0.5, 0.5], 3), "at most the number of items"),
         (lambda: dependent_clicks([0.5, 0.5], [0.5, 0.5, 0.5]), "at most the number of items"),
-        (lambda: Chain([0.5, 0.5], [0.5], n_positions=1), "one entry for each item"),
+        (lambda: ClickWorld([0.5, 0.5], 1, continuation=[0.5]), "one entry for each item"),
         (lambda: dynamic_bayesian([0.5, 0.5], [0.5, 0.5], 1.1, 1), "gamma must be a number"),
         (lambda: click_chain([0.5, 0.5], [0.5, 0.5], 1), "three probabilities"),
         (lambda: browsing([0.5, 0.5], [1.0, 0.5]), "every pair"),
-        (lambda: browsing([0.5], [1.0, 0.5, 0.5]), "more positions than there are items"),
+        (lambda: browsing([0.5], [1.0, 0.5, 0.5]), "at most the number of items"),
         (lambda: bothworlds.world("dcm/paper", continuation=2), "continuation must be a number"),
     ],
 )

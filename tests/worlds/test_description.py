@@ -89,8 +89,10 @@ def test_the_name_in_tables_is_no_part_of_the_description():
 
 
 def test_the_file_of_a_fitted_model_is_not_needed_again(tmp_path):
-    model = {"identified": True, "positions": [1, 2], "examination": [1.0, 0.5], "query": ["", ""]}
-    (tmp_path / "model.json").write_text(json.dumps({**model, "item": ["a", "b"], "attraction": [0.5, 0.2]}))
+    parameters = {"item_parameters": {"attraction": {"value": [0.5, 0.2]}}}
+    parameters["shared_parameters"] = {"examination": {"value": [1.0, 0.5]}}
+    model = {"model": "pbm", "identified": True, "positions": [1, 2], "query": ["", ""], "item": ["a", "b"]}
+    (tmp_path / "model.json").write_text(json.dumps({**model, **parameters}))
     made = world(str(tmp_path / "model.json"))
     (tmp_path / "model.json").unlink()
     assert same_users(made, rebuilt(made))

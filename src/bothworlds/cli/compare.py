@@ -43,7 +43,7 @@ def compare_models_on_log(
     [bold]bothworlds compare clicks.csv --plot models.svg[/bold]
     """
     check_outputs(plot, out, (".json",))
-    from ..clicks import compare_models
+    from .. import clicks
 
     read = read_log(
         log,
@@ -55,7 +55,7 @@ def compare_models_on_log(
         skip_bad=skip_bad,
     )
     names = "all" if models == "all" else [name.strip() for name in models.split(",")]
-    result = compare_models(read, names, priors=_numbers(priors), reference=reference, seed=seed)
+    result = clicks.compare(read, names, priors=_numbers(priors), reference=reference, seed=seed)
     for note in result.notes:
         typer.echo(f"note:    {note}")
     _print_table(result)
@@ -124,7 +124,7 @@ def _print_by_rank(result: Comparison) -> None:
 
 def _draw(result: Comparison, path: Path) -> Path:
     from ..arena.figures import drawing
-    from ..clicks.comparison.figures import draw_differences, draw_perplexities
+    from ..clicks.figures import draw_differences, draw_perplexities
 
     with drawing(path, across=2) as panels:
         draw_differences(panels[0, 0], result)

@@ -78,7 +78,8 @@ def evaluate(
 
     [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot evaluation.svg[/bold]
     """
-    from ..clicks import compare, load_model
+    from ..clicks import load_model
+    from ..clicks.offpolicy.evaluation import compare_targets
 
     check_outputs(plot, out, (".json",))
     fitted = None if model is None else load_model(model)
@@ -99,7 +100,7 @@ def evaluate(
         skip_bad=skip_bad,
     )
     replays = _replay(read, policies, seed) if replay else []
-    evaluations = compare(read, targets, clip_weights=clip_weights, seed=seed, labels=labels, model=fitted)
+    evaluations = compare_targets(read, targets, clip_weights=clip_weights, seed=seed, labels=labels, model=fitted)
     for evaluation in evaluations:
         _print_table(evaluation)
         _print_notes(evaluation)

@@ -11,7 +11,7 @@ from .common import CLICK_LOGS, app, check_outputs, one_line_errors
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
 
 if TYPE_CHECKING:
-    from ..clicks import ClickModel, Counts, Model, Models
+    from ..clicks import ClickModel, Counts
 
 
 @app.command("fit", rich_help_panel=CLICK_LOGS)
@@ -29,10 +29,7 @@ def fit_log(
     ] = "pbm",
     method: Annotated[
         str,
-        typer.Option(
-            help="newton for the maximum of the likelihood; em for expectation-maximisation (pbm); counts for the "
-            "published shortcut of dcm and sdbn, which is not the maximum."
-        ),
+        typer.Option(help="newton for the maximum of the likelihood; em for expectation-maximisation (pbm)."),
     ] = "newton",
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Number of passes of EM; to convergence if omitted.")
@@ -70,18 +67,14 @@ def fit_log(
     [bold]bothworlds play --world model.json[/bold]
     """
     check_outputs(plot, out, (".json",))
+    from ..clicks.fitting.fit import fit, fit_each_query
     from ..clicks.log import as_pages
-    from ..clicks.model.names import model_named
+    from ..clicks.model.model import model_named, save_models
+    from .fit_tables import print_counts, print_each_query, print_model
 
     dependent = model_named(model).dependent
-    if model == "pbm" and method not in ("newton", "em"):
-        raise ValueError(f"--method must be newton or em; got {method!r}")
     if dependent and clip:
         raise ValueError(f"--clip is for counts, and the model {model} needs pages")
-    from .. import clicks
-    from ..clicks import fit
-    from .fit_tables import print_click_model, print_counts, print_model
-
     read = read_log(
         log,
         format=format,
@@ -96,31 +89,38 @@ def fit_log(
     pages = as_pages(read) if dependent else None
     counts = read.counts() if pages is None else pages.counts()
     print_counts(counts)
-    options: dict[str, Any] = {"method": method, "iterations": iterations, "per_query": per_query, "prior": prior}
-    fitted = fit(counts if pages is None else pages, model=model, **options)
-    if isinstance(fitted, clicks.ClickModel):
-        print_click_model(fitted, top)
+    options: dict[str, Any] = {"method": method, "iterations": iterations, "prior": prior}
+    counted = counts if pages is None else pages
+    if per_query:
+        models = fit_each_query(counted, model, **options)
+        print_each_query(models, top)
+        saved = None if out is None else save_models(models, out)
+        drawn = None if plot is None else _draw(models, counts, plot)
     else:
-        print_model(fitted, counts, top)
-    if plot is not None:
-        typer.echo(f"figure:  {_draw(fitted, counts, plot)}")
-    if out is not None:
-        typer.echo(f"model:   {fitted.save(out)}")
+        fitted = fit(counted, model, **options)
+        print_model(fitted, top)
+        saved = None if out is None else fitted.save(out)
+        drawn = None if plot is None else _draw(fitted, counts, plot)
+    if drawn is not None:
+        typer.echo(f"figure:  {drawn}")
+    if saved is not None:
+        typer.echo(f"model:   {saved}")
 
 
-def _draw(model: Model | Models | ClickModel, counts: Counts, path: Path) -> Path:
+def _draw(model: ClickModel | dict[str, ClickModel], counts: Counts, path: Path) -> Path:
     from ..arena.figures import drawing
-    from ..clicks import ClickModel
-    from ..clicks.model.click_model_figures import draw_items, draw_shared
-    from ..clicks.model.figures import draw_calibration, draw_curve
+    from ..clicks import figures
 
-    if isinstance(model, ClickModel):
-        with drawing(path, across=2) as panels:
-            draw_shared(panels[0, 0], model)
-            draw_items(panels[0, 1], model)
-        return path
-
+    first = next(iter(model.values())) if isinstance(model, dict) else model
     with drawing(path, across=2) as panels:
-        draw_curve(panels[0, 0], model)
-        draw_calibration(panels[0, 1], model, counts)
+        if isinstance(model, dict):
+            if first.model != "pbm":
+                raise ValueError("models of several queries can be drawn if they are position-based; leave out --plot")
+            figures.draw_each_query(panels[0, 0], model)
+        else:
+            figures.draw_shared(panels[0, 0], model)
+        if first.model == "pbm":
+            figures.draw_calibration(panels[0, 1], figures.fitted_rates(model, counts), counts)
+        else:
+            figures.draw_items(panels[0, 1], first)
     return path

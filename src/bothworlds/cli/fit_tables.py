@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..clicks.reading.errors import plural
 from .common import console
 
 if TYPE_CHECKING:
-    from ..clicks import ClickModel, Counts, Model, Models
+    from ..clicks import ClickModel, Counts
 
 MAX_QUERIES = 10  # queries whose curves are printed
 MAX_POSITIONS = 10  # positions of these curves
@@ -31,32 +31,10 @@ def print_counts(counts: Counts) -> None:
         typer.echo(f"note:    {note}")
 
 
-def print_model(model: Model | Models, counts: Counts, top: int) -> None:
-    """Print the quality of a fit to these counts, its curves, its ``top`` items, and its warnings."""
-    steps = "passes" if getattr(model, "method", "") == "em" else "steps"
-    typer.echo(
-        f"fitted:  log-likelihood {model.log_likelihood:,.2f}, perplexity {_perplexity(model, counts)}, "
-        f"{'' if model.converged else 'not '}converged in {model.iterations:,} {steps}"
-    )
-    from ..clicks import Model
-
-    if isinstance(model, Model):
-        _print_rows("examination of positions", "position", "examination", model.curve())
-    else:
-        _print_curves(model, counts)
-    # By lower limits: most of the items with the highest estimates were shown once and clicked.
-    rows = sorted(model.table(), key=lambda row: (-row["low"] if row["low"] >= 0.0 else 1.0, -row["clicks"]))
-    if top:
-        shown = f"{top:,} of {len(rows):,} items" if top < len(rows) else "items"
-        shown += ", by the lower limit of their attraction"
-        _print_rows(shown, "item", "attraction", rows[:top])
-    for warning in model.warnings:
-        typer.secho(f"warning: {warning}", fg="yellow")
-
-
-def print_click_model(model: ClickModel, top: int) -> None:
-    """Print the quality of a fit of another model than the position-based one, its parameters, and its warnings."""
-    steps = f"converged in {model.iterations:,} steps" if model.iterations else "computed from counts"
+def print_model(model: ClickModel, top: int) -> None:
+    """Print the quality of a fit, its shared parameters, its ``top`` items, and its warnings."""
+    word = "passes" if model.method == "em" else "steps"
+    steps = f"converged in {model.iterations:,} {word}" if model.iterations else "computed from counts"
     agree = f", {len(model.starts)} starts" if len(model.starts) > 1 else ""
     typer.echo(
         f"fitted:  {model.title}, log-likelihood {model.log_likelihood:,.2f}, "
@@ -66,116 +44,109 @@ def print_click_model(model: ClickModel, top: int) -> None:
         _print_columns(model)
     elif model.shared_parameters:
         _print_shared(model)
-    rows = sorted(model.table(), key=lambda row: -row.get("low", 0.0) if row.get("low", 0.0) >= 0.0 else 1.0)
-    if top and model.item_parameters:
-        _print_items(model, rows[:top], len(rows))
-    for warning in model.warnings:
+    _print_items(model.table(), list(model.item_parameters), top)
+    _print_warnings(model.warnings)
+
+
+def print_each_query(models: Mapping[str, ClickModel], top: int) -> None:
+    """Print the quality of fits to queries, the curves of those with the most clicks, items, and warnings."""
+    from ..clicks.fitting.warnings import warnings_of_queries
+
+    first, total = next(iter(models.values())), sum(model.log_likelihood for model in models.values())
+    sure = sum(model.identified for model in models.values())
+    typer.echo(
+        f"fitted:  {first.title} by query, log-likelihood {total:,.2f}: {sure:,} of {len(models):,} are identified"
+    )
+    if first.model == "pbm":
+        _print_curves(models)
+    rows = [row for model in models.values() for row in model.table()]
+    _print_items(rows, list(first.item_parameters), top)
+    _print_warnings(warnings_of_queries(models))
+
+
+def _print_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
         typer.secho(f"warning: {warning}", fg="yellow")
 
 
 def _print_shared(model: ClickModel) -> None:
-    from rich.table import Table
-
-    table = Table(title="parameters that items share", title_justify="left", pad_edge=False)
-    for heading in ("parameter", "position", "value", "95% interval"):
-        table.add_column(heading, justify="left" if heading == "parameter" else "right", no_wrap=True)
-    for row in model.shared_table():
-        if row["value"] == row["value"]:
-            table.add_row(row["parameter"], row["of"], _number(row["value"]), _interval(row))
-    console().print(table)
+    components = model.components.get("columns", np.zeros(0, np.int64)).tolist()
+    groups = [_group(component) for component in components] if len(set(components)) > 1 else []
+    headings = ["parameter", "position", "value", "95% interval", *(["group"] if groups else [])]
+    rows = [
+        [row["parameter"], row["of"], _number(row["value"]), _interval(row), *groups[k : k + 1]]
+        for k, row in enumerate(model.shared_table())
+        if groups or row["value"] == row["value"]
+    ]
+    print_rows("parameters that items share", headings, rows, names=("parameter",))
 
 
 def _print_columns(model: ClickModel) -> None:
     """Print the examination of every position by the position of the last click above it."""
-    from rich.table import Table
-
-    table = Table(title="examination, by the last click above", title_justify="left", pad_edge=False)
-    gamma, m = model.shared("examination").tolist(), len(model.positions)
-    table.add_column("position", justify="right", no_wrap=True)
-    for last in ("none", *map(str, model.positions[: min(m - 1, MAX_POSITIONS)])):
-        table.add_column(last, justify="right", no_wrap=True)
+    gamma, m = model.examination.tolist(), len(model.positions)
+    headings = ["position", "none", *map(str, model.positions[: min(m - 1, MAX_POSITIONS)])]
+    rows = []
     for k, position in enumerate(model.positions[: MAX_POSITIONS + 1]):
         row = gamma[k * (k + 1) // 2 : k * (k + 1) // 2 + k + 1]
-        table.add_row(str(position), *("-" if value != value else f"{value:.3f}" for value in row))
-    console().print(table)
+        rows.append([str(position), *("-" if value != value else f"{value:.3f}" for value in row)])
+    print_rows("examination, by the last click above", headings, rows)
 
 
-def _print_items(model: ClickModel, rows: Sequence[dict[str, Any]], size: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    names = list(model.item_parameters)
+def _print_items(rows: list[dict[str, Any]], names: list[str], top: int) -> None:
+    """Print the items with the largest lower limits: most of those with the highest estimates were shown once."""
+    if not top or not names:
+        return
+    size = len(rows)
+    rows = sorted(rows, key=lambda row: (-row["low"] if row["low"] >= 0.0 else 1.0, -row["clicks"]))[:top]
     shown = f"{len(rows):,} of {size:,} items" if len(rows) < size else "items"
-    table = Table(title=f"{shown}, by the lower limit of their {names[0]}", title_justify="left", pad_edge=False)
     queries = any(row["query"] for row in rows)
+    groups = len({row.get("component") for row in rows}) > 1
     headings = [*(["query"] if queries else []), "item"]
     for name in names:
         headings += [name, "95% interval"]
-    for heading in [*headings, "clicks", "impressions"]:
-        table.add_column(heading, justify="left" if heading in ("query", "item") else "right", no_wrap=True)
+    headings += ["clicks", "impressions", *(["group"] if groups else [])]
+    cells = []
     for row in rows:
-        cells: list[Any] = [Text(str(row["query"]))] if queries else []
-        cells.append(Text(str(row["item"])))
+        line = [*([str(row["query"])] if queries else []), str(row["item"])]
         for k, name in enumerate(names):
             before = f"{name}_" if k else ""
-            cells += [_number(row[name]), _interval({"low": row[f"{before}low"], "high": row[f"{before}high"]})]
-        table.add_row(*cells, f"{row['clicks']:,}", f"{row['impressions']:,}")
-    console().print(table)
+            line += [_number(row[name]), _interval({"low": row[f"{before}low"], "high": row[f"{before}high"]})]
+        line += [f"{row['clicks']:,}", f"{row['impressions']:,}", *([_group(row["component"])] if groups else [])]
+        cells.append(line)
+    print_rows(f"{shown}, by the lower limit of their {names[0]}", headings, cells, names=("query", "item"))
 
 
-def _print_curves(models: Models, counts: Counts) -> None:
+def _print_curves(models: Mapping[str, ClickModel]) -> None:
     """Print the curves of the queries with the most clicks, one per row."""
-    from rich.table import Table
-    from rich.text import Text
-
-    clicks, shown = (np.bincount(counts.query, number) for number in (counts.clicked, counts.shown))
-    largest = np.argsort(-clicks, kind="stable")[:MAX_QUERIES].tolist()
-    title = f"examination by query: {int(models.each_identified.sum()):,} of {len(models):,} are identified"
-    title += f", these have the most clicks (of {len(models):,})" if len(models) > MAX_QUERIES else ""
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    table.add_column("query", no_wrap=True)
-    for position in models.positions[:MAX_POSITIONS]:
-        table.add_column(f"at {position}", justify="right", no_wrap=True)
-    for name in ("clicks", "impressions", "identified"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for k in largest:
-        model = models[counts.queries[k]]
+    positions = next(iter(models.values())).positions[:MAX_POSITIONS]
+    largest = sorted(models, key=lambda query: -int(models[query].item_counts[1].sum()))[:MAX_QUERIES]
+    title = "examination by query"
+    title += f", those with the most clicks (of {len(models):,})" if len(models) > MAX_QUERIES else ""
+    headings = ["query", *(f"at {position}" for position in positions), "clicks", "impressions", "identified"]
+    rows = []
+    for query in largest:
+        model = models[query]
+        shown, clicks = model.item_counts.sum(axis=1).tolist()
         curve = ["-" if beta != beta else f"{beta:.2f}" for beta in model.examination[:MAX_POSITIONS].tolist()]
-        sure = "yes" if model.identified else "no"
-        table.add_row(Text(counts.queries[k]), *curve, f"{int(clicks[k]):,}", f"{int(shown[k]):,}", sure)
-    console().print(table)
+        rows.append([query, *curve, f"{clicks:,}", f"{shown:,}", "yes" if model.identified else "no"])
+    print_rows(title, headings, rows, names=("query",))
 
 
-def _perplexity(model: Model | Models, counts: Counts) -> str:
-    try:
-        value = model.perplexity(counts)
-    except ValueError:  # without clicks the model has no curve
-        return "unknown"
-    return f"{float(value):.4f}" + (f" ({value.left_out:,} impressions left out)" if value.left_out else "")
-
-
-def _print_rows(title: str, name: str, value: str, rows: Sequence[dict[str, Any]]) -> None:
+def print_rows(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str] = ()) -> None:
+    """Print a table; columns of ``names`` are on the left."""
     from rich.table import Table
     from rich.text import Text
 
-    groups = len({row["component"] for row in rows}) > 1
-    queries = any(row.get("query") for row in rows)
     table = Table(title=title, title_justify="left", pad_edge=False)
-    headings = [*(["query"] if queries else []), name, value, "95% interval", "clicks", "impressions"]
-    for heading in [*headings, *(["group"] if groups else [])]:
-        table.add_column(heading, justify="left" if heading in ("query", "item") else "right", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in names else "right", no_wrap=True)
     for row in rows:
-        # Text, since brackets in names are not markup.
-        cells: list[Any] = [Text(str(row["query"]))] if queries else []
-        cells += [
-            Text(str(row[name])),
-            _number(row[value]),
-            _interval(row),
-            f"{row['clicks']:,}",
-            f"{row['impressions']:,}",
-        ]
-        table.add_row(*cells, *([str(row["component"] + 1) if row["component"] >= 0 else "-"] if groups else []))
+        table.add_row(*map(Text, row))  # brackets in names are not markup
     console().print(table)
+
+
+def _group(component: int) -> str:
+    return str(component + 1) if component >= 0 else "-"
 
 
 def _number(value: float) -> str:

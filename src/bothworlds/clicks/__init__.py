@@ -6,17 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .comparison.compare_models import compare_models
-    from .comparison.result import Comparison
+    from .comparison import Comparison, compare
     from .counts import Counts
     from .fitting.fit import fit
     from .generator import generate
     from .log import Log, read
-    from .model.click_model import ClickModel
-    from .model.file import load_model
-    from .model.model import Model, Models
-    from .model.scores import Score, score
-    from .offpolicy.evaluation import compare, evaluate
+    from .model.model import ClickModel, load_model
+    from .model.score import Score, score
+    from .offpolicy.evaluation import evaluate
     from .offpolicy.obp_fields import from_obp, to_obp
     from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
@@ -28,12 +25,9 @@ __all__ = [
     "Counts",
     "Evaluation",
     "Log",
-    "Model",
-    "Models",
     "Pages",
     "Score",
     "compare",
-    "compare_models",
     "evaluate",
     "fit",
     "from_obp",
@@ -47,25 +41,22 @@ __all__ = [
 
 # Modules are imported on first use, so that reading a log does not import what evaluation needs.
 _MODULES = {
-    "ClickModel": "model.click_model",
-    "Comparison": "comparison.result",
+    "ClickModel": "model.model",
+    "Comparison": "comparison",
     "Counts": "counts",
     "Evaluation": "offpolicy.result",
     "Log": "log",
-    "Model": "model.model",
-    "Models": "model.model",
     "Pages": "pages",
-    "Score": "model.scores",
-    "compare": "offpolicy.evaluation",
-    "compare_models": "comparison.compare_models",
+    "Score": "model.score",
+    "compare": "comparison",
     "evaluate": "offpolicy.evaluation",
     "fit": "fitting.fit",
     "from_obp": "offpolicy.obp_fields",
     "generate": "generator",
-    "load_model": "model.file",
+    "load_model": "model.model",
     "read": "log",
     "replay": "offpolicy.replay",
-    "score": "model.scores",
+    "score": "model.score",
     "to_obp": "offpolicy.obp_fields",
 }
 

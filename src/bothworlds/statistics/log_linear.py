@@ -32,6 +32,8 @@ from .rank_one.likelihood import EDGE, chances
 
 MAX_STEPS = 200
 TOLERANCE = 1e-16  # of the gain that a Newton step predicts, in nats
+FURTHEST = 4.0  # that a step moves columns apart
+ENOUGH = 1e-6  # predicted gain, in nats, of a fit that has converged though its steps became too small
 ROUNDING = 1e-13  # rounding error of a log-likelihood, relative to it
 RANK = 1e-9  # smaller eigenvalues of a matrix with diagonal 1 count as zero
 CURVATURE = 1e-13  # the same for second derivatives, which differ by many orders of magnitude
@@ -280,9 +282,10 @@ def _newton(cells: _Cells, b: Floats, first: Ints) -> tuple[Floats, Floats, _Der
         direction = inverse @ second.pull
         gain = float(second.pull @ direction)
         if gain <= TOLERANCE or last or step == MAX_STEPS:
-            return a, b, second, inverse, step, gain <= TOLERANCE or last, gain
+            return a, b, second, inverse, step, gain <= ENOUGH or last, gain
         # The value does not show what the last step gains.
-        last, size = gain <= ROUNDING * abs(value), 1.0
+        last = gain <= ROUNDING * abs(value)
+        size = min(1.0, FURTHEST / max(float(np.ptp(direction)), FURTHEST))
         rise, shift = direction[cells.codes].sum(axis=1), np.einsum("rs,s->r", second.centre, direction)
         while True:
             rows = a - size * shift

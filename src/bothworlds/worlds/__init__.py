@@ -7,8 +7,7 @@ object wherever a name is accepted.
 from .attacks import Adversary, Attack, Attacked
 from .base import Matrix, Periodic, Relabelled, Stochastic, World, examination_of, matrix, periodic, stochastic
 from .best_list import BestList
-from .browsing_world import Browsing, browsing
-from .chain_world import Chain, cascade, click_chain, dependent_clicks, dynamic_bayesian
+from .click_world import ClickWorld, browsing, cascade, click_chain, dependent_clicks, dynamic_bayesian
 from .contextual import ContextualWorld
 from .list_world import CompiledListWorld, ListWorld
 from .named import describe, from_description, names, resolve, world
@@ -19,9 +18,8 @@ __all__ = [
     "Attack",
     "Attacked",
     "BestList",
-    "Browsing",
-    "Chain",
     "Changing",
+    "ClickWorld",
     "CompiledListWorld",
     "ContextualWorld",
     "ListWorld",

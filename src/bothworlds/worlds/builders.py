@@ -9,8 +9,7 @@ import numpy as np
 
 from .attacks import Attack, Attacked
 from .base import Matrix, Stochastic, World, periodic
-from .browsing_world import Browsing
-from .chain_world import Chain
+from .click_world import ClickWorld
 from .contextual import ContextualWorld
 
 
@@ -33,12 +32,10 @@ def build_from_numbers(description: Mapping[str, Any], build: Callable[[Mapping[
             case "attacked":
                 attack = {**description["attack"], "companions": tuple(description["attack"]["companions"])}
                 return Attacked(build(description["world"]), Attack(**attack))
-            case "chain":
-                return Chain(**{key: value for key, value in description.items() if key != "kind"})
+            case "clicks":
+                return ClickWorld(**{key: value for key, value in description.items() if key != "kind"})
             case "contextual":
                 return ContextualWorld(**{key: value for key, value in description.items() if key != "kind"})
-            case "browsing":
-                return Browsing(description["attraction"], description["examination"])
     except (KeyError, TypeError) as error:
         raise ValueError(f"the description of a world of kind {kind!r} is incomplete: {error!r}") from error
     raise ValueError(f"no world can be built from the description {dict(description)!r}")

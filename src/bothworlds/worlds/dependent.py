@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ..checks import number, whole
 from .base import World, matrix
-from .browsing_world import browsing
-from .chain_world import cascade, dependent_clicks, dynamic_bayesian
+from .click_world import browsing, cascade, dependent_clicks, dynamic_bayesian
 from .paper import EXAMINATION, YANDEX_ATTRACTION, attraction
 
 POSITIONS = EXAMINATION.size

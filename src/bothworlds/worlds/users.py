@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import click, clicks, expected_reward, expects
 from ..kernels import Floats, Ints, kernel, register_kernels
-from ..statistics import browsing
-from ..statistics.chain import recursions as chain
+from ..statistics.click_users import Users, draw_clicks, expected_clicks
 
 if TYPE_CHECKING:
     from .base import World
@@ -158,63 +157,14 @@ def expected_of_table(state: TableUsers, ranking: Ints) -> float:
     return total
 
 
-class ChainUsers(NamedTuple):
-    """Users who walk down the list, and work arrays."""
-
-    attraction: Floats  # (n,) alpha
-    continuation: Floats  # kappa: (n,) of items, or (m,) of positions
-    skip: float  # g, the probability of going on after an item that was not clicked
-    by_position: bool
-    starts: Ints  # (2,) 0 and m: a list is one page
-    positions: Ints  # (m,)
-    marginal: Floats  # (m,) work
+@clicks(Users)
+def click_down_the_list(state: Users, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
+    draw_clicks(state, rng, ranking, state.ranks, 0, ranking.size, clicks)
 
 
-@clicks(ChainUsers)
-def click_down_the_chain(state: ChainUsers, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
-    chain.simulate(
-        rng, state.starts, ranking, state.positions, state.attraction, state.continuation, state.skip,
-        state.by_position, clicks,
-    )  # fmt: skip
-
-
-@expects(ChainUsers)
-def expected_of_chain(state: ChainUsers, ranking: Ints) -> float:
-    chain.marginal_probabilities(
-        state.starts, ranking, state.positions, state.attraction, state.continuation, state.skip, state.by_position,
-        state.marginal,
-    )  # fmt: skip
-    total = 0.0
-    for k in range(ranking.size):
-        total += state.marginal[k]
-    return total
-
-
-class BrowsingUsers(NamedTuple):
-    """Users of the user browsing model, and work arrays."""
-
-    attraction: Floats  # (n,) alpha
-    examination: Floats  # (m (m + 1) / 2,) gamma, by column
-    starts: Ints  # (2,) 0 and m: a list is one page
-    positions: Ints  # (m,)
-    last: Floats  # (m + 1,) work
-    marginal: Floats  # (m,) work
-
-
-@clicks(BrowsingUsers)
-def click_while_browsing(state: BrowsingUsers, ranking: Ints, rng: np.random.Generator, clicks: Floats) -> None:
-    browsing.simulate(rng, state.starts, ranking, state.positions, state.attraction, state.examination, clicks)
-
-
-@expects(BrowsingUsers)
-def expected_of_browsing(state: BrowsingUsers, ranking: Ints) -> float:
-    browsing.marginal_probabilities(
-        state.starts, ranking, state.positions, state.attraction, state.examination, state.last, state.marginal
-    )
-    total = 0.0
-    for k in range(ranking.size):
-        total += state.marginal[k]
-    return total
+@expects(Users)
+def expected_down_the_list(state: Users, ranking: Ints) -> float:
+    return expected_clicks(state, ranking, state.ranks, 0, ranking.size)
 
 
 def clicks_on(users: Any, ranking: ArrayLike, rng: np.random.Generator, n_positions: int) -> NDArray[np.float64]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import Pages, fit, read
-from bothworlds.clicks.fitting import browsing_fit
-from bothworlds.clicks.fitting.browsing_fit import column_counts
-from bothworlds.clicks.fitting.chain_fit import chain_problem, first_order_maximum
-from bothworlds.clicks.fitting.page_rows import rows_of
-from bothworlds.clicks.fitting.tables import design_of
-from bothworlds.clicks.model.names import MODELS
-from bothworlds.clicks.model.scores import score
-from bothworlds.statistics import browsing
+from bothworlds.clicks import Counts, Pages, fit, read, score
+from bothworlds.clicks.fitting import log_linear
+from bothworlds.clicks.fitting.box import maximise
+from bothworlds.clicks.fitting.chain import chain_likelihood
+from bothworlds.clicks.fitting.design import design_of_pages, last_clicks_of, positions_of
+from bothworlds.clicks.model.model import MODELS
+from bothworlds.statistics.click_users import make_users, simulate
 from tests.clicks.page_logs import simulated, truth
 from tests.clicks.real import real_file
 from tests.reference.position_based import maximum
@@ -35,7 +33,7 @@ def log(request):
 
 
 def likelihoods(pages, names):
-    return {name: fit(pages.counts() if name == "pbm" else pages, model=name).log_likelihood for name in names}
+    return {name: fit(pages, name).log_likelihood for name in names}
 
 
 def test_training_likelihoods_of_nested_models_are_ordered(log):
@@ -47,25 +45,12 @@ def test_training_likelihoods_of_nested_models_are_ordered(log):
 @pytest.mark.parametrize("name", ["dcm", "sdbn"])
 def test_the_cascade_model_is_nested_where_pages_have_one_click(name):
     pages = simulated("cascade", 1_500, seed=4)
-    assert fit(pages, model="cascade").log_likelihood <= fit(pages, model=name).log_likelihood + 1e-6
+    assert fit(pages, "cascade").log_likelihood <= fit(pages, name).log_likelihood + 1e-6
 
 
-@pytest.mark.parametrize("name", ["dcm", "sdbn"])
-def test_the_maximum_is_above_the_published_shortcut(name):
-    pages = simulated(name, 3_000, seed=5)
-    exact, shortcut = fit(pages, model=name), fit(pages, model=name, method="counts")
-    assert exact.log_likelihood > shortcut.log_likelihood + 1.0
-    assert shortcut.method == "counts"
-    assert any("not the maximum" in warning for warning in shortcut.warnings)
-    # It takes users who found nothing more for satisfied ones.
-    items, _ = truth(name, 8, 4, 5)
-    order = [int(item.split("-")[1]) for item in exact.items]
-    assert (shortcut.attraction - items[0][order]).mean() > 2.0 * abs((exact.attraction - items[0][order]).mean())
-
-
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", MODELS)
 def test_the_likelihood_is_that_of_the_predictions(log, name):
-    model = fit(log, model=name)
+    model = fit(log, name)
     predicted = score(model, log)
     assert predicted.log_likelihood * log.pages == pytest.approx(model.log_likelihood, rel=1e-9)
 
@@ -75,7 +60,7 @@ def test_the_likelihood_is_that_of_the_predictions(log, name):
 def test_the_truth_is_recovered(name):
     """Standard scores of all parameters with intervals: none above 4.5, and their mean square near 1."""
     pages = simulated(name, 40_000, n=8, m=4, seed=6)
-    model = fit(pages, model=name)
+    model = fit(pages, name)
     assert model.converged
     assert model.identified
     items, shared = truth(name, 8, 4, 6)
@@ -87,8 +72,8 @@ def test_the_truth_is_recovered(name):
         true = [items[0][order] * high[0] + (1.0 - items[0][order]) * low[0]]
         slopes = (high - low) / (high[0] - low[0])
         shared = np.concatenate([slopes, low - slopes * low[0]])
-    values = np.concatenate([one.values for one in estimated])
-    errors = np.concatenate([one.spread.error for one in estimated])
+    values = np.concatenate([one.value for one in estimated])
+    errors = np.concatenate([one.error for one in estimated])
     scores = (values - np.concatenate([*true, shared]))[errors > 0.0] / errors[errors > 0.0]
     assert scores.size >= 8
     assert np.abs(scores).max() < 4.5
@@ -97,22 +82,23 @@ def test_the_truth_is_recovered(name):
 
 @pytest.mark.parametrize("name", ITERATED)
 def test_starts_agree_and_the_fit_says_so(name):
-    model = fit(simulated("dbn", 2_000, seed=7), model=name)
+    model = fit(simulated("dbn", 2_000, seed=7), name)
     assert len(model.starts) == 2
-    assert model.starts[0] == pytest.approx(model.starts[1], abs=1e-6)
-    assert 0.0 <= model.gain < 1e-6
+    assert model.starts[0] == pytest.approx(model.starts[1], abs=1e-5)
+    assert 0.0 <= model.gain < 1e-5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ITERATED)
-def test_first_derivatives_alone_reach_the_same_maximum(name):
-    """What large queries use: L-BFGS in the box, without second derivatives."""
-    pages = simulated("dbn", 2_000, seed=8)
-    problem = chain_problem(rows_of(pages), name)
-    plain = problem.objective((0.0, 0.0), (0.0, 0.0))
-    found = first_order_maximum(plain, np.full(problem.size, 0.5), np.zeros(problem.size, bool))
-    assert found.converged
-    assert found.value == pytest.approx(fit(pages, model=name).log_likelihood, abs=0.01)
+def test_no_neighbour_of_the_maximum_is_higher(name):
+    pages = simulated("dbn", 2_000, n=6, seed=8)
+    model = fit(pages, name, intervals=False)
+    plain = chain_likelihood(pages, design_of_pages(pages, [positions_of(pages)]), name)
+    parts = [*model.item_parameters.values(), *model.shared_parameters.values()]
+    best, rng = np.nan_to_num(np.concatenate([one.value for one in parts]), nan=0.5), np.random.default_rng(7)
+    value = plain.expect(best).value
+    assert value == pytest.approx(model.log_likelihood, abs=1e-9)
+    for _ in range(50):
+        assert plain.expect(np.clip(best + rng.normal(0.0, 1e-3, best.size), 1e-9, 1.0 - 1e-9)).value < value
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -123,17 +109,17 @@ def test_names_do_not_matter(name):
             "queries", "positions", "query", "starts", "item", "position", "click", "count"
         ))
     )  # fmt: skip
-    one, other = fit(pages, model=name), fit(renamed, model=name)
-    assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=1e-9)
+    one, other = fit(pages, name), fit(renamed, name)
+    assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=1e-5)
     for parameter, estimates in one.item_parameters.items():
-        np.testing.assert_allclose(estimates.values, other.item_parameters[parameter].values, atol=1e-7)
+        np.testing.assert_allclose(estimates.value, other.item_parameters[parameter].value, atol=1e-4)
 
 
 # What a log does not determine
 
 
 def test_the_last_rank_says_nothing_of_going_on():
-    model = fit(simulated("dcm", 2_000, seed=1), model="dcm")
+    model = fit(simulated("dcm", 2_000, seed=1), "dcm")
     assert np.isnan(model.shared("continuation")[-1])
     assert not np.isnan(model.shared("continuation")[:-1]).any()
 
@@ -144,39 +130,39 @@ def test_an_item_without_clicks_has_attraction_zero_and_no_satisfaction():
     clicks[0], clicks[1] = [1, 1, 0], [1, 0, 1]
     pages = Pages.from_arrays(lists, clicks)
     for name in ("sdbn", "dbn"):
-        model = fit(pages, model=name)
+        model = fit(pages, name)
         never = model.items.index("c")
         assert model.attraction[never] == 0.0
         assert np.isnan(model.satisfaction[never])
         row = model.table()[never]
         assert row["low"] == 0.0 < row["high"] <= 1.0
         # With a prior there is still nothing known of its satisfaction.
-        assert np.isnan(fit(pages, model=name, prior=1.0).satisfaction[never])
+        assert np.isnan(fit(pages, name, prior=1.0).satisfaction[never])
 
 
 def test_an_item_below_first_clicks_has_no_cascade_estimate():
     pages = Pages.from_arrays([["a", "b"]] * 5, [[1, 0]] * 5)
-    model = fit(pages, model="cascade")
+    model = fit(pages, "cascade")
     assert model.attraction[0] == 1.0
     assert np.isnan(model.attraction[1])
 
 
 def test_one_fixed_list_does_not_identify_what_it_cannot():
     pages = Pages.from_arrays([["a", "b"]] * 60, [[1, 0]] * 30 + [[0, 1]] * 20 + [[0, 0]] * 10)
-    assert not fit(pages, model="ubm").identified
-    assert not fit(pages, model="trust").identified
+    assert not fit(pages, "ubm").identified
+    assert not fit(pages, "trust").identified
     with pytest.raises(ValueError, match="not identified"):
-        fit(pages, model="trust").world()
+        fit(pages, "trust").world()
 
 
 def attraction_in_logs(count):
     """Errors of attraction, and whether intervals have the truth, in logs with four equal columns of the ubm."""
     errors, covered = [], []
     for seed in range(count):
-        model = fit(simulated("ubm", 1_000, n=5, m=4, seed=seed), model="ubm")
+        model = fit(simulated("ubm", 1_000, n=5, m=4, seed=seed), "ubm")
         alpha, found = truth("ubm", 5, 4, seed)[0][0], model.item_parameters["attraction"]
-        errors.append(found.values - alpha)
-        covered.append((found.spread.low <= alpha) & (alpha <= found.spread.high))
+        errors.append(found.value - alpha)
+        covered.append((found.low <= alpha) & (alpha <= found.high))
     return np.mean(errors), np.mean(covered)
 
 
@@ -189,14 +175,14 @@ def check_attraction_of_the_ubm():
 
 def test_attraction_of_the_ubm_is_unbiased_where_columns_are_equal():
     check_attraction_of_the_ubm()
-    first = fit(simulated("ubm", 1_000, n=5, m=4), model="ubm").shared_parameters["examination"]
-    assert (first.values[0], first.spread.error[0]) == (1.0, 0.0)
+    first = fit(simulated("ubm", 1_000, n=5, m=4), "ubm").shared_parameters["examination"]
+    assert (first.value[0], first.error[0]) == (1.0, 0.0)
 
 
 def test_attraction_for_the_largest_examination_is_caught(monkeypatch):
     """The broken twin: the largest of several estimates is above the largest examination."""
-    ones = lambda fitted: (np.ones(len(fitted.items)), np.ones(fitted.examination.size))  # noqa: E731
-    monkeypatch.setattr(browsing_fit, "_anchor_examination", ones)
+    anchors = log_linear._anchors
+    monkeypatch.setattr(log_linear, "_anchors", lambda component, effect, first: anchors(component, effect, False))
     with pytest.raises(AssertionError):
         check_attraction_of_the_ubm()
 
@@ -208,9 +194,10 @@ def test_a_ubm_with_examination_above_that_of_the_first_position_has_probabiliti
     clicks = np.zeros(lists.size, np.uint8)
     alpha = np.array([0.95, 0.6, 0.3])
     starts = np.arange(20_001) * 2
-    browsing.simulate(rng, starts, lists.ravel(), np.tile([0, 1], 20_000), alpha, gamma, clicks)
+    users = make_users(alpha, 2, examination=gamma)
+    simulate(users, rng, starts, lists.ravel(), np.tile([0, 1], 20_000), clicks)
     pages = Pages.from_arrays(lists, clicks.reshape(-1, 2))
-    model = fit(pages, model="ubm")
+    model = fit(pages, "ubm")
     assert model.shared("examination")[2] == pytest.approx(1.8, rel=0.1)
     assert model.attraction == pytest.approx(0.5 * alpha, rel=0.1)
     assert score(model, pages).log_likelihood * pages.pages == pytest.approx(model.log_likelihood)
@@ -221,7 +208,7 @@ def test_a_ubm_with_examination_above_that_of_the_first_position_has_probabiliti
 
 def test_unseen_columns_have_no_examination():
     pages = Pages.from_arrays([["a", "b", "c"], ["b", "c", "a"]] * 30, [[1, 0, 0], [0, 0, 1]] * 20 + [[0, 0, 0]] * 20)
-    model = fit(pages, model="ubm")
+    model = fit(pages, "ubm")
     unseen = model.labels["examination"].index("3 after 2")
     assert np.isnan(model.shared("examination")[unseen])
     assert any("never seen" in warning for warning in model.warnings)
@@ -232,7 +219,7 @@ def test_unseen_columns_have_no_examination():
 
 def test_with_satisfaction_one_sdbn_is_the_cascade_model():
     pages = simulated("cascade", 3_000, seed=2)
-    model, cascade = fit(pages, model="sdbn"), fit(pages, model="cascade")
+    model, cascade = fit(pages, "sdbn"), fit(pages, "cascade")
     known = ~np.isnan(model.satisfaction)
     assert known.any()
     np.testing.assert_allclose(model.satisfaction[known], 1.0)
@@ -240,15 +227,12 @@ def test_with_satisfaction_one_sdbn_is_the_cascade_model():
 
 
 def test_where_every_item_is_examined_going_on_is_certain():
-    """Clicks at rates of items: the exact continuation is near 1, where the shortcut stays below."""
+    """Clicks at rates of items: continuation is near 1."""
     rng = np.random.default_rng(0)
     lists = np.argsort(rng.random((4_000, 6)), axis=1)[:, :4]
     clicks = rng.random(lists.shape) < np.linspace(0.1, 0.6, 6)[lists]
     pages = Pages.from_arrays(lists, clicks)
-    exact = fit(pages, model="dcm").shared("continuation")[:-1]
-    shortcut = fit(pages, model="dcm", method="counts").shared("continuation")[:-1]
-    assert exact.min() > 0.9
-    assert shortcut.max() < 0.85
+    assert fit(pages, "dcm").shared("continuation")[:-1].min() > 0.9
 
 
 @pytest.mark.slow
@@ -260,8 +244,8 @@ def test_a_chain_cut_short_has_the_same_parameters():
         pages.items, pages.queries, pages.positions[:3], pages.query, np.concatenate([[0], np.cumsum(lengths)]),
         pages.item[short], pages.position[short], pages.click[short], pages.count,
     )  # fmt: skip
-    whole, part = fit(pages, model="dbn"), fit(cut, model="dbn")
-    error = np.hypot(*(model.shared_parameters["gamma"].spread.error for model in (whole, part)))
+    whole, part = fit(pages, "dbn"), fit(cut, "dbn")
+    error = np.hypot(*(model.shared_parameters["gamma"].error for model in (whole, part)))
     assert abs(whole.shared("gamma") - part.shared("gamma")) < 4.0 * error
 
 
@@ -272,7 +256,7 @@ def test_shuffled_clicks_leave_no_trace_of_the_last_click():
     clicks = rng.random((20_000, 3)) < [0.5, 0.4, 0.3]
     lists = np.array([["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]])[rng.integers(3, size=20_000)]
     independent, position_based = (
-        fit(Pages.from_arrays(lists, clicks), model="ubm"),
+        fit(Pages.from_arrays(lists, clicks), "ubm"),
         fit(Pages.from_arrays(lists, clicks).counts()),
     )
     # Twice the difference is chi-square with 6 - 3 degrees of freedom; 21 is its quantile of one in ten thousand.
@@ -280,22 +264,22 @@ def test_shuffled_clicks_leave_no_trace_of_the_last_click():
     dependent = clicks.copy()
     dependent[:, 1] &= ~clicks[:, 0]
     pages = Pages.from_arrays(lists, dependent)
-    assert 2.0 * (fit(pages, model="ubm").log_likelihood - fit(pages.counts()).log_likelihood) > 100.0
+    assert 2.0 * (fit(pages, "ubm").log_likelihood - fit(pages.counts()).log_likelihood) > 100.0
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_strong_prior_pulls_to_the_mean_rate(name):
     pages = simulated("ubm", 300, n=5, m=3, seed=2)
-    model = fit(pages, model=name, prior=1e7)
+    model = fit(pages, name, prior=1e7)
     rate = pages.counts().clicked.sum() / pages.counts().shown.sum()
     predicted = score(model, pages)
-    weak = score(fit(pages, model=name), pages)
+    weak = score(fit(pages, name), pages)
     assert predicted.log_likelihood <= weak.log_likelihood + 1e-9
     if name in ("cascade", *ITERATED):
         np.testing.assert_allclose(model.attraction, rate, atol=1e-3)
     elif name in ("rank-ctr", "item-ctr"):
         parameters = {**model.item_parameters, **model.shared_parameters}
-        np.testing.assert_allclose(parameters["rate"].values, rate, atol=1e-3)
+        np.testing.assert_allclose(parameters["rate"].value, rate, atol=1e-3)
 
 
 @pytest.mark.slow
@@ -308,7 +292,7 @@ def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
     pages = Pages.from_arrays(lists, rng.random(lists.shape) < rate)
     for name in OTHERS:
         for prior in (0.0, 0.5):
-            model = fit(pages, model=name, prior=prior)
+            model = fit(pages, name, prior=prior)
             assert model.converged, name
             predicted = score(model, pages).log_likelihood * pages.pages
             assert predicted == pytest.approx(model.log_likelihood, rel=1e-3, abs=1e-4), name
@@ -322,13 +306,10 @@ def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
     [
         ({"model": "click"}, "there is no click model 'click'"),
         ({"model": "ubm", "method": "em"}, "method must be newton for the model ubm"),
-        ({"model": "dbn", "method": "counts"}, "method must be newton for the model dbn"),
-        ({"model": "dcm", "method": "em"}, "method must be newton or counts"),
-        ({"model": "ubm", "per_query": True}, "per_query is only for the model pbm"),
-        ({"model": "ccm", "ordered": True}, "ordered is only for the model pbm"),
-        ({"model": "ccm", "iterations": 3}, "iterations is only for the model pbm"),
+        ({"model": "dcm", "method": "counts"}, "method must be newton for the model dcm"),
+        ({"model": "ccm", "ordered": True}, "ordered examination is only for the model pbm"),
+        ({"model": "ccm", "iterations": 3}, "iterations is only for method 'em'"),
         ({"model": "ccm", "prior": -1.0}, "prior must be a number"),
-        ({"model": "ubm", "standard_errors": "bootstrap"}, "standard_errors must be 'delta' or None"),
     ],
 )
 def test_options_of_other_models_are_refused(options, message):
@@ -339,21 +320,14 @@ def test_options_of_other_models_are_refused(options, message):
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.dependent])
 def test_models_of_dependent_clicks_need_pages(name):
     with pytest.raises(ValueError, match="needs whole pages; these are counts"):
-        fit(([[9, 9], [9, 9]], [[3, 1], [2, 1]]), model=name)
+        fit(Counts.from_tables([[9, 9], [9, 9]], [[3, 1], [2, 1]]), name)
     with pytest.raises(ValueError, match="has no column event"):
-        fit({"item": ["a"], "position": [1], "click": [1]}, model=name)
+        fit({"item": ["a"], "position": [1], "click": [1]}, name)
 
 
-def test_without_standard_errors_there_are_none():
-    model = fit(simulated("dbn", 300), model="dbn", standard_errors=None)
-    assert np.isnan(model.item_parameters["attraction"].spread.low).all()
-
-
-def test_the_likelihood_of_values_without_an_estimate_is_finite():
-    pages = Pages.from_arrays([["a", "b"]] * 4, [[1, 0]] * 4)
-    model = fit(pages, model="sdbn", method="counts")
-    assert np.isnan(model.attraction[1])
-    assert model.log_likelihood == 0.0
+def test_without_intervals_there_are_none():
+    model = fit(simulated("dbn", 300), "dbn", intervals=False)
+    assert np.isnan(model.item_parameters["attraction"].low).all()
 
 
 # Real pages
@@ -365,12 +339,12 @@ def test_on_real_pages_no_other_optimiser_finds_more():
     found = likelihoods(pages, MODELS)
     for smaller, larger in NESTED:
         assert found[smaller] <= found[larger] + 1e-6
-    design = design_of(column_counts(rows_of(pages)), False)
-    assert found["ubm"] == pytest.approx(maximum(design.shown, design.clicked, restarts=1)[2], abs=1e-3)
+    tables = np.zeros((2, len(pages.items), 15))
+    design = design_of_pages(pages, [last_clicks_of(pages)])
+    tables[:, design.row, design.columns[:, 0]] = design.shown, design.clicked
+    assert found["ubm"] == pytest.approx(maximum(*tables, restarts=1)[2], abs=1e-3)
     for name in ITERATED:
-        problem = chain_problem(rows_of(pages), name)
-        plain = problem.objective((0.0, 0.0), (0.0, 0.0))
-        other = first_order_maximum(plain, np.full(problem.size, 0.5), np.zeros(problem.size, bool))
-        assert other.value - 1e-6 < found[name] < other.value + 1e-2
-    for name in ("dcm", "sdbn"):
-        assert found[name] > fit(pages, model=name, method="counts").log_likelihood + 10.0
+        plain = chain_likelihood(pages, design_of_pages(pages, [positions_of(pages)]), name)
+        start, free = np.full(plain.parameters, 0.3), np.zeros(plain.parameters, bool)
+        other = maximise(plain.gradient, start, np.full(plain.parameters, 100.0), free)
+        assert other.value - 1e-4 < found[name] < other.value + 1e-2

@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[3]
 def everything():
     """Small fits of all kinds, as plain numbers."""
     counts, found = generated(4, 4, 3, 20, seed=3, share=0.8), []
-    for options in ({}, {"per_query": True}, {"method": "em", "iterations": 20}, {"prior": 0.1, "ordered": True}):
+    for options in ({}, {"method": "em", "iterations": 20}, {"prior": 0.1}):
         model = fit(counts, **options)
         found.append([model.log_likelihood, model.iterations])
         found += [[row["attraction"], row["low"], row["high"], row["standard_error"]] for row in model.table()]
-        found += [[row["examination"], row["low"], row["high"]] for row in model.curve()]
+        found += [[row["value"], row["low"], row["high"]] for row in model.shared_table()]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Standard errors: coverage of intervals, delta against bootstrap, and when they must be absent."""
+"""Standard errors: coverage of intervals, and when they must be absent."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import Counts, fit
-from tests.clicks.logs import generated
+from bothworlds.clicks.fitting.fit import fit_each_query
+from tests.clicks.logs import fit_tables, generated
 
 ALPHA, BETA = np.array([0.7, 0.5, 0.3, 0.2, 0.15, 0.1]), np.array([1.0, 0.6, 0.4, 0.25])
 REPLICATIONS = 400
 
 
 def draws():
-    """All replications as queries of one log: fitted in one call."""
+    """All replications as queries of one log."""
     rng = np.random.default_rng(11)
     shown = rng.integers(40, 400, (1, 6, 4)).repeat(REPLICATIONS, 0)
     clicked = rng.binomial(shown, np.outer(ALPHA, BETA))
@@ -24,29 +25,25 @@ def draws():
 
 @pytest.fixture(scope="module")
 def models():
-    return list(fit(draws(), per_query=True).values())
+    return list(fit_each_query(draws()).values())
 
 
 def covered(models, part, truth):
-    spreads = [getattr(model, part) for model in models]
+    spreads = [(model.item_parameters | model.shared_parameters)[part] for model in models]
     low, high = (np.array([getattr(spread, end) for spread in spreads]) for end in ("low", "high"))
     return ((low <= truth) & (truth <= high)).mean(axis=0)
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say(models):
-    items, positions = covered(models, "item_spread", ALPHA), covered(models, "position_spread", BETA)[1:]
+    items, positions = covered(models, "attraction", ALPHA), covered(models, "examination", BETA)[1:]
     # 400 replications: a standard deviation of 1.1 points.
     assert (np.abs(np.concatenate([items, positions]) - 0.95) < 0.045).all()
     assert abs(np.concatenate([items, positions]).mean() - 0.95) < 0.015
 
 
 def test_intervals_that_are_too_short_would_be_caught(models):
-    half = [
-        model.item_spread._replace(
-            low=model.attraction - model.item_spread.error, high=model.attraction + model.item_spread.error
-        )
-        for model in models
-    ]
+    parts = [model.item_parameters["attraction"] for model in models]
+    half = [one._replace(low=one.value - one.error, high=one.value + one.error) for one in parts]
     low, high = (np.array([getattr(spread, end) for spread in half]) for end in ("low", "high"))
     assert ((low <= ALPHA) & (truth_below(high))).mean() < 0.75
 
@@ -57,32 +54,8 @@ def truth_below(high):
 
 def test_standard_errors_are_the_standard_deviations_over_replications(models):
     found = np.array([model.attraction for model in models]).std(axis=0)
-    message = np.median([model.item_spread.error for model in models], axis=0)
+    message = np.median([model.item_parameters["attraction"].error for model in models], axis=0)
     np.testing.assert_allclose(message, found, rtol=0.15)
-
-
-def test_bootstrap_and_delta_method_agree():
-    counts = generated(1, 6, 4, 400, seed=8, low=0.1, high=0.6)
-    delta, boot = fit(counts), fit(counts, standard_errors="bootstrap", replications=400, seed=1)
-    assert boot.attraction.tolist() == delta.attraction.tolist()
-    np.testing.assert_allclose(boot.item_spread.error, delta.item_spread.error, rtol=0.2)
-    np.testing.assert_allclose(boot.position_spread.error[1:], delta.position_spread.error[1:], rtol=0.2)
-    np.testing.assert_allclose(boot.item_spread.low, delta.item_spread.low, rtol=0.1)
-
-
-def test_the_bootstrap_is_fixed_by_its_seed():
-    one, same, other = (
-        fit(generated(), standard_errors="bootstrap", replications=20, seed=seed).item_spread.error.tolist()
-        for seed in (1, 1, 2)
-    )
-    assert one == same != other
-
-
-def test_the_bootstrap_fits_queries_and_em_too():
-    counts = generated(3, 4, 3, 200, seed=1)
-    for method in ("newton", "em"):
-        models = fit(counts, per_query=True, method=method, standard_errors="bootstrap", replications=10)
-        assert all((model.item_spread.error > 0.0).all() for model in models.values())
 
 
 def test_the_information_matrix_gives_the_same_variances():
@@ -97,15 +70,17 @@ def test_the_information_matrix_gives_the_same_variances():
     information = np.block([[np.diag(weight.sum(1)), weight], [weight.T, np.diag(weight.sum(0))]])
     free = np.delete(np.arange(n + m), n + model.examination.argmax())
     variance = np.diag(np.linalg.inv(information[np.ix_(free, free)]))
-    np.testing.assert_allclose((model.item_spread.error / model.attraction) ** 2, variance[:n], rtol=1e-5)
-    others = np.delete(model.position_spread.error / model.examination, model.examination.argmax())
+    np.testing.assert_allclose(
+        (model.item_parameters["attraction"].error / model.attraction) ** 2, variance[:n], rtol=1e-5
+    )
+    others = np.delete(model.shared_parameters["examination"].error / model.examination, model.examination.argmax())
     np.testing.assert_allclose(others**2, variance[n:], rtol=1e-5)
 
 
 def test_standard_errors_are_left_out_where_nobody_asks():
-    model = fit(generated(), standard_errors=None)
-    assert np.isnan(model.item_spread.error).all()
-    assert np.isnan(model.position_spread.high).all()
+    model = fit(generated(), intervals=False)
+    assert np.isnan(model.item_parameters["attraction"].error).all()
+    assert np.isnan(model.shared_parameters["examination"].high).all()
 
 
 def test_a_curve_from_few_clicks_is_called_noise():
@@ -126,6 +101,6 @@ def test_the_best_of_many_positions_is_not_sure_to_be_better_than_the_first():
     rng, best = np.random.default_rng(0), 0
     for _ in range(100):
         shown = np.full((3, 10), 400)
-        model = fit((shown, rng.binomial(shown, 0.1)))
+        model = fit_tables(shown, rng.binomial(shown, 0.1))
         best += any("beyond what chance explains" in warning for warning in model.warnings)
     assert best <= 5  # more than 20 without a correction for the choice

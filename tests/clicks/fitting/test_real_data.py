@@ -6,18 +6,28 @@ import numpy as np
 import pytest
 
 from bothworlds.clicks import fit
-from bothworlds.clicks.fitting.tables import design_of
+from bothworlds.clicks.fitting.design import design_of_counts
+from bothworlds.clicks.fitting.fit import fit_each_query
 from bothworlds.statistics.rank_one.fit import fit_newton
-from tests.clicks.logs import ALL, WITH_QUERIES, real
+from tests.clicks.logs import ALL, WITH_QUERIES, fit_tables, real
 from tests.reference.position_based import maximum
 
 EDGE = 1e-6  # nats that every item at the edge may cost
 
 
+def tables(counts):
+    design = design_of_counts(counts)
+    result = np.zeros((2, len(design.items), len(counts.positions)))
+    result[:, design.row, design.columns[:, 0]] = design.shown, design.clicked
+    return result
+
+
 def groups(counts, per_query):
-    design = design_of(counts, per_query)
-    for query, first, last in zip(design.groups, design.starts, design.starts[1:]):
-        yield query, design.shown[first:last], design.clicked[first:last]
+    shown, clicked = tables(counts)
+    queries = np.array(design_of_counts(counts).queries)
+    for query in dict.fromkeys(queries.tolist()) if per_query else [None]:
+        own = queries == query if per_query else slice(None)
+        yield query, shown[own], clicked[own]
 
 
 # One fit for each of thousands of queries; the smallest log with queries is enough in the gate.
@@ -37,10 +47,10 @@ MANY_QUERIES = ("yandex_counts/counts.csv", "yandex/trainSample")
 )
 def test_the_fit_is_the_maximum_of_the_likelihood(name, per_query):
     counts = real(name)
-    found = fit(counts, per_query=per_query)
-    assert found.converged
+    found = fit_each_query(counts) if per_query else fit(counts)
     for query, shown, clicked in groups(counts, per_query):
         model = found[query] if per_query else found
+        assert model.converged
         slack = EDGE * (10 + len(shown))
         assert model.log_likelihood > maximum(shown, clicked, restarts=1)[2] - slack
         # Nor does the other optimiser get any further from where ours has ended.
@@ -51,14 +61,10 @@ def test_the_fit_is_the_maximum_of_the_likelihood(name, per_query):
 # The four traps
 
 
-def tables(counts):
-    return next(iter(groups(counts, False)))[1:]
-
-
 @pytest.mark.slow
 def test_first_trap_one_maximum_from_many_starts():
     shown, clicked = tables(real("yandex/trainSample", query="9982_0", positions=5))
-    model, rng = fit((shown, clicked)), np.random.default_rng(0)
+    model, rng = fit_tables(shown, clicked), np.random.default_rng(0)
     seen = shown > 0
     for _ in range(20):
         again = fit_newton(shown, clicked, start=(rng.uniform(0.01, 1, len(shown)), rng.uniform(0.01, 1, 5)))
@@ -70,10 +76,10 @@ def test_first_trap_one_maximum_from_many_starts():
 @pytest.mark.slow
 def test_second_trap_em_that_absorbs_at_one():
     shown, clicked = tables(real("yandex/trainSample"))
-    best = fit((shown, clicked)).log_likelihood
+    best = fit_tables(shown, clicked).log_likelihood
     stalled = uncapped_em(shown, clicked, 3000)
     assert best - 30.0 < stalled < best - 5.0
-    capped = fit((shown, clicked), method="em", iterations=20_000)
+    capped = fit_tables(shown, clicked, method="em", iterations=20_000)
     assert capped.log_likelihood == pytest.approx(best, abs=0.5)
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from bothworlds import policy
-from bothworlds.clicks import Pages, compare, evaluate, fit, read
+from bothworlds.clicks import Pages, evaluate, fit, read
+from bothworlds.clicks.offpolicy.evaluation import compare_targets
 from bothworlds.clicks.offpolicy.impressions import open_impressions
 from bothworlds.clicks.offpolicy.list_dependence import list_dependence
 from bothworlds.clicks.offpolicy.result import ESTIMATOR_NAMES
@@ -214,7 +215,7 @@ def test_a_design_in_two_components_warns_of_undetermined_rates(rng):
 def test_compare_equals_separate_evaluations(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
-    both = compare(log, [list("ab"), as_marginals(TARGET)])
+    both = compare_targets(log, [list("ab"), as_marginals(TARGET)])
     for together, alone in zip(both, (evaluate(log, list("ab")), evaluate(log, as_marginals(TARGET)))):
         assert together == alone
 
@@ -233,7 +234,7 @@ def test_every_call_returns_the_same_bits_with_any_number_of_threads(rng, monkey
         read_log = read(table)
         read_log.database.connection.execute(f"SET threads = {threads}")
         targets = [list("abc"), policy("ftrl-pbm")]
-        found.append([evaluation.as_dict() for evaluation in compare(read_log, targets, draws=1000)])
+        found.append([evaluation.as_dict() for evaluation in compare_targets(read_log, targets, draws=1000)])
         with open_impressions(read_log) as opened:
             found[-1].append(list_dependence(opened))
     assert all(one == found[0] for one in found)
@@ -309,10 +310,14 @@ def test_a_label_names_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     targets = [list("ab"), as_marginals(TARGET), policy("uniform")]
-    assert [found.target for found in compare(log, targets, labels=["one", "two", "three"])] == ["one", "two", "three"]
+    assert [found.target for found in compare_targets(log, targets, labels=["one", "two", "three"])] == [
+        "one",
+        "two",
+        "three",
+    ]
     assert evaluate(log, list("ab")).target == "a > b"
     with pytest.raises(ValueError, match="3 targets need as many labels; got 1"):
-        compare(log, targets, labels=["one"])
+        compare_targets(log, targets, labels=["one"])
 
 
 @pytest.mark.parametrize(
@@ -398,7 +403,7 @@ def test_a_model_that_is_right_but_for_rounding_is_not_doubted(clicks):
 def test_the_logged_estimate_does_not_depend_on_the_target(logged):
     logging, ranking, clicks = logged
     log = as_log(ranking[:997], clicks[:997], logging.marginals)
-    found = compare(log, [as_marginals(TARGET), policy("pbm-ucb-mle")])
+    found = compare_targets(log, [as_marginals(TARGET), policy("pbm-ucb-mle")])
     one, other = ([each.estimate("logged", p).value for p in (*each.positions, None)] for each in found)
     assert one == other
 
@@ -542,7 +547,7 @@ def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(logged):
     log, counted = as_log(ranking, clicks, logging.marginals), Pages.from_arrays(ranking, clicks)
     without = evaluate(log, ["a", "b"])
     for name, said in (("ubm", True), ("cascade", True), ("item-ctr", False), ("pbm", False)):
-        evaluation = evaluate(log, ["a", "b"], model=fit(counted, model=name) if name != "pbm" else fit(log))
+        evaluation = evaluate(log, ["a", "b"], model=fit(counted, name) if name != "pbm" else fit(log))
         assert any("a click depends on the rest of the page" in warning for warning in evaluation.warnings) is said
         assert evaluation.estimates == without.estimates
     with pytest.raises(ValueError, match="must be a fitted click model"):

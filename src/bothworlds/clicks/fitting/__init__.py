@@ -1,1 +1,1 @@
-"""Fitting the position-based model to counts: tables and identification, optimiser, intervals, warnings."""
+"""Fitting click models: log-linear ones by Newton's method, chains and trust bias in a box, rates by counting."""

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 
 from ...kernels import Floats, Ints
 from ...statistics import log_linear
+from ...statistics.click_users import columns_of, ranks_of_column
 from ..counts import Counts
-from ..pages import Pages
+from ..pages import Pages, different_keys
 
 
 class Factor(NamedTuple):
@@ -91,6 +92,14 @@ def positions_of(log: Pages | Counts) -> Factor:
     return Factor(log.positions, np.asarray(log.position, np.int64))
 
 
+def last_clicks_of(pages: Pages) -> Factor:
+    """Return the factor of the user browsing model: the position, and the position of the last click above."""
+    m, positions = len(pages.positions), pages.positions
+    ranks = [ranks_of_column(column) for column in range(m * (m + 1) // 2)]
+    labels = tuple(f"{positions[k - 1]} after {positions[last - 1] if last else 'none'}" for k, last in ranks)
+    return Factor(labels, columns_of(pages.starts, pages.position, pages.click))
+
+
 def design_of_pages(pages: Pages, factors: Sequence[Factor]) -> Design:
     """Return the cells of pages for factors of results, as :func:`positions_of`."""
     page = pages.of_page()
@@ -109,13 +118,13 @@ def _design(
     if not shown.any():
         raise ValueError(f"there is nothing to fit: no impressions{f' in {log.origin}' if log.origin else ''}")
     n = len(log.items)
-    pairs, row = different(query * n + np.asarray(item, np.int64), len(log.queries) * n)
+    pairs, row = different_keys(query * n + np.asarray(item, np.int64), len(log.queries) * n)
     if len(log.queries) == 1:  # items that were never shown have a row, but no cell
         pairs, row = np.arange(n), pairs[row]
     key, bound = row, pairs.size
     for labels, level in factors:
         key, bound = key * len(labels) + level, bound * len(labels)
-    keys, cell = different(key, bound)
+    keys, cell = different_keys(key, bound)
     columns, codes = np.empty((keys.size, len(factors)), np.int64), keys
     for f in reversed(range(len(factors))):
         codes, columns[:, f] = np.divmod(codes, len(factors[f].labels))
@@ -129,19 +138,3 @@ def _design(
         clicked=np.bincount(cell, clicked, keys.size).astype(np.float64),
         cell=cell,
     )
-
-
-def different(keys: Ints, bound: int) -> tuple[Ints, Ints]:
-    """Return the different keys in increasing order, and the index of every key among them.
-
-    Keys are from 0 to ``bound`` - 1. If the bound is not much larger than the number of keys, nothing is sorted.
-
-    >>> different(np.array([7, 2, 7]), 9)
-    (array([2, 7]), array([1, 0, 1]))
-    """
-    if bound > 4 * keys.size + 1_000_000:
-        found, place = np.unique(keys, return_inverse=True)
-        return found, place.ravel()
-    present = np.zeros(bound, np.int64)
-    present[keys] = 1
-    return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]

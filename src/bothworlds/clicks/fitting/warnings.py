@@ -1,41 +1,96 @@
-"""Warnings about a fit: convergence, identification, noise, the order of positions, parameters at the limit."""
+"""Warnings about a log-linear fit: convergence, identification, noise, the order of positions, items at the limit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ...kernels import Ints
-from ...statistics.rank_one.batch import LIMIT
-from ..model.model import Model
-from ..model.uncertainty import NOISE, typical_errors
+from ..model.model import ClickModel
+
+NOISE = 0.25  # if the typical standard error of log examination is larger, a curve is called noise
 
 
-def fit_warnings(model: Model, pieces: Ints) -> tuple[str, ...]:
-    """Return all warnings about a model; ``pieces`` (m,) is a row of ``Connectivity.pieces``."""
-    sentences = (*_convergence(model), *_identification(model, pieces), *_noise(model), *_order(model), *_limits(model))
+def curve_warnings(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return all warnings about a position-based model.
+
+    ``shown`` (m,) has the impressions of positions, and ``apart`` those that only pairs clicked every time connect.
+    """
+    parts = _convergence(model), _identification(model, shown, apart), _noise(model), _order(model), _limits(model)
+    return tuple(sentence for part in parts for sentence in part)
+
+
+def browsing_warnings(model: ClickModel, shown: Ints) -> tuple[str, ...]:
+    """Return all warnings about a user browsing model; ``shown`` has the impressions of columns."""
+    labels, of_columns = model.labels["examination"], model.components["columns"]
+    unseen = [label for label, here in zip(labels, shown) if not here]
+    lost = [label for label, here, part in zip(labels, shown, of_columns) if here and part < 0]
+    groups = int(of_columns.max(initial=-1)) + 1
+    sentences = list(_convergence(model))
+    if unseen:
+        sentences.append(f"{len(unseen)} of {len(labels)} columns, such as {unseen[0]}, were never seen.")
+    if lost:
+        sentences.append(
+            f"Not identified: the columns {', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''} had no clicks and no "
+            "items that have clicks elsewhere."
+        )
+    if groups > 1:
+        sentences.append(
+            f"Not identified: there are {groups} groups of items and columns that were never shown together; values of "
+            "different groups cannot be compared."
+        )
+    elif not model.identified and not lost:
+        sentences.append("Not identified: some columns are connected only by items that were clicked every time.")
     return tuple(sentences)
 
 
-def _convergence(model: Model) -> Iterator[str]:
+def warnings_of_queries(models: Mapping[str, ClickModel]) -> tuple[str, ...]:
+    """Return warnings that concern some queries, with their number and the first three of them."""
+    factor = f"{np.exp(1.96 * NOISE):.1f}"
+    concerned = {
+        "have not converged": [query for query, model in models.items() if not model.converged],
+        "are not identified": [query for query, model in models.items() if not model.identified],
+        f"have a curve that is noise, with examination typically known only up to a factor above {factor} either way": [
+            query for query, model in models.items() if model.model == "pbm" and typical_error(model) > NOISE
+        ],
+    }
+    sentences = []
+    for text, queries in concerned.items():
+        if queries:
+            more = f" and {len(queries) - 3:,} more" if len(queries) > 3 else ""
+            some = ", ".join(map(repr, queries[:3]))
+            sentences.append(f"{len(queries):,} of {len(models):,} queries {text}: {some}{more}.")
+    return tuple(sentences)
+
+
+def typical_error(model: ClickModel) -> float:
+    """Return the median standard error of log examination; 0 where none is known."""
+    examination = model.shared_parameters["examination"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = examination.error / examination.value
+    known = errors[np.isfinite(errors) & (errors > 0.0)]
+    return float(np.median(known)) if known.size else 0.0
+
+
+def _convergence(model: ClickModel) -> Iterator[str]:
     if not model.converged and model.method == "em":
         yield f"EM was stopped after {model.iterations} passes, short of the maximum of the likelihood."
     elif not model.converged:
         yield f"Newton's method did not converge in {model.iterations} steps."
 
 
-def _identification(model: Model, pieces: Ints) -> Iterator[str]:
+def _identification(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) -> Iterator[str]:
     if model.identified:
         return
-    labels = model.components.positions
+    labels = model.components["columns"]
     count = int(labels.max(initial=-1)) + 1
     if not count:
         yield "Nothing was clicked: there is no curve."
         return
-    lost = [p for p, label, shown in zip(model.positions, labels, model.position_counts[0]) if label < 0 < shown]
-    apart = [position for position, piece in zip(model.positions, pieces) if piece > 0]
+    lost = [p for p, label, here in zip(model.positions, labels, shown) if label < 0 < here]
     if lost:
         yield (
             f"Not identified: at {_list_of('position', lost)} there were no clicks and no items that have clicks "
@@ -47,18 +102,19 @@ def _identification(model: Model, pieces: Ints) -> Iterator[str]:
             "within each the largest examination is set to 1. Values of different groups cannot be compared: "
             f"{'; '.join(_group(model, k) for k in range(min(count, 4)))}{'; ...' if count > 4 else ''}."
         )
-    elif apart:
+    elif apart.any():
+        far = [position for position, far in zip(model.positions, apart) if far]
         yield (
-            f"Not identified: {_list_of('position', apart)} can only be compared with the others through items "
+            f"Not identified: {_list_of('position', far)} can only be compared with the others through items "
             "that were clicked every time they were shown, which gives a bound and not a value."
         )
 
 
-def _group(model: Model, k: int) -> str:
-    items = [model.items[i] for i in np.flatnonzero(model.components.items == k)[:4]]
-    more = int((model.components.items == k).sum()) - len(items[:3])
-    names = [*map(repr, items[:3]), *([f"{more:,} more"] if more else [])]
-    positions = [p for p, label in zip(model.positions, model.components.positions) if label == k]
+def _group(model: ClickModel, k: int) -> str:
+    own = np.flatnonzero(model.components["items"] == k)
+    items = [model.items[i] for i in own[:3]]
+    names = [*map(repr, items), *([f"{own.size - len(items):,} more"] if own.size > len(items) else [])]
+    positions = [p for p, label in zip(model.positions, model.components["columns"]) if label == k]
     return f"{', '.join(names)} at {_list_of('position', positions)}"
 
 
@@ -67,27 +123,26 @@ def _list_of(noun: str, values: Sequence[int]) -> str:
     return f"{noun}{'s' if len(values) > 1 else ''} {listed}"
 
 
-def _noise(model: Model) -> Iterator[str]:
+def _noise(model: ClickModel) -> Iterator[str]:
     """A curve is noise if its typical position has a large standard error."""
-    error = float(typical_errors(model.position_spread.error, model.examination))
-    clicks = int(model.position_counts[1].sum())
+    error, clicks = typical_error(model), int(model.item_counts[1].sum())
     if error > NOISE:
         factor = float(np.exp(1.96 * min(error, 5.0)))
         known = f"known only up to a factor of {factor:.1f} either way" if factor < 100.0 else "not known at all"
         yield f"This curve is noise: with {clicks:,} clicks, examination is typically {known}."
 
 
-def _order(model: Model) -> Iterator[str]:
+def _order(model: ClickModel) -> Iterator[str]:
     """Whether a position other than the first has the largest examination."""
-    beta = model.examination
+    beta, error, _, high = model.shared_parameters["examination"]
     known = np.flatnonzero(~np.isnan(beta))
     if not known.size or not model.identified or beta[known[0]] >= 1.0:
         return
     first, best = known[0], known[np.argmax(beta[known])]
-    sure = model.position_spread.high[first] < 1.0
+    sure = high[first] < 1.0
     if beta[first] > 0.0:
         # Bonferroni's correction: the more positions there are, the more the best of them exceeds the first by chance.
-        margin = ndtri(1.0 - 0.025 / (known.size - 1)) * model.position_spread.error[first] / beta[first]
+        margin = ndtri(1.0 - 0.025 / (known.size - 1)) * error[first] / beta[first]
         sure = np.log(beta[first]) + margin < 0.0
     if not sure and beta[first] > 0.95:
         return
@@ -98,9 +153,8 @@ def _order(model: Model) -> Iterator[str]:
     )
 
 
-def _limits(model: Model) -> Iterator[str]:
-    with np.errstate(divide="ignore"):
-        full = np.log(model.attraction) > LIMIT
+def _limits(model: ClickModel) -> Iterator[str]:
+    full = model.attraction > 1.0 - 1e-4
     if full.any():
         yield (
             f"{int(full.sum()):,} of {full.size:,} items have attraction 1, the most there is; they have one-sided "

@@ -1,126 +1,218 @@
-"""Fitted position-based models: parameters, tables, predictions, and the worlds they define."""
+"""Fitted click models: their names, parameters and tables, the JSON file, predictions and the worlds they define."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data_frames import html_table, to_frame
 from ...kernels import Floats, Ints
-from ...worlds import Stochastic
-from ...worlds.fitted import from_parameters, write_document
-from ..counts import Counts
-from .perplexity import ModelArrays, Perplexity, perplexity
-from .uncertainty import NOISE, Spread
+from ...worlds import World
+from ...worlds.fitted import from_document, models_in, read_document, write_document
+
+if TYPE_CHECKING:
+    from ..pages import Pages
+    from .predict import Prediction
+
+Z = 1.959964  # 95% of a normal distribution, two sides
 
 
-class Components(NamedTuple):
-    """The component of every item and position; only parameters of one component can be compared.
+class ModelName(NamedTuple):
+    """A click model: its long name, and whether it needs whole pages, clicks being dependent."""
 
-    -1 marks items and positions about which the clicks carry no information.
+    title: str
+    dependent: bool
+
+
+MODELS = {
+    "pbm": ModelName("position-based model", False),
+    "ubm": ModelName("user browsing model", True),
+    "cascade": ModelName("cascade model", True),
+    "dcm": ModelName("dependent click model", True),
+    "sdbn": ModelName("simplified dynamic Bayesian network", True),
+    "dbn": ModelName("dynamic Bayesian network", True),
+    "ccm": ModelName("click chain model", True),
+    "trust": ModelName("affine position-based model", False),
+    "rank-ctr": ModelName("click rate of positions", False),
+    "item-ctr": ModelName("click rate of items", False),
+}
+
+
+def model_named(name: str) -> ModelName:
+    """Return the click model with a name; raise ValueError if there is none.
+
+    >>> model_named("ubm").title
+    'user browsing model'
     """
+    if name not in MODELS:
+        raise ValueError(f"there is no click model {name!r}; there are {', '.join(MODELS)}")
+    return MODELS[name]
 
-    items: Ints
-    positions: Ints
+
+class Estimates(NamedTuple):
+    """The values of a parameter, with standard errors and limits of 95% intervals; NaN where they are not known."""
+
+    value: Floats
+    error: Floats
+    low: Floats
+    high: Floats
+
+    def take(self, index: Any) -> Estimates:
+        """Return some of the entries."""
+        return Estimates(*(part[index] for part in self))
+
+
+def without_intervals(value: Floats) -> Estimates:
+    """Return values without standard errors."""
+    return Estimates(value, *np.full((3, value.size), np.nan))
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """A fitted position-based model: item i at position j is clicked with probability attraction[i] * examination[j].
+class ClickModel:
+    """A fitted click model.
 
-    Every array of items is aligned with ``items`` and ``queries``: where a curve is shared over queries, an item has an
-    attraction for each query it was shown for. The largest examination of every component is 1.
+    ``item_parameters`` has, by name, an entry for every (query, item), aligned with ``items`` and ``queries``: where a
+    curve is shared over queries, an item has an attraction for each query it was shown for. ``shared_parameters`` has
+    those that belong to positions or to all, aligned with ``labels`` of the same name.
+
+    Only parameters of one component can be compared: in ``components``, a number for every entry of ``items`` and every
+    column of examination, -1 for those about which the clicks say nothing.
     """
 
+    model: str  # a name of MODELS
     items: tuple[str, ...]
     queries: tuple[str, ...]  # "" if the log has no queries
     positions: tuple[int, ...]
-    attraction: Floats  # NaN for items that were never shown
-    examination: Floats  # NaN for positions that were never shown, or only with items that have no clicks
-    log_likelihood: float  # of the counts, without pseudo-counts
-    iterations: int
-    converged: bool
-    identified: bool
-    components: Components
-    warnings: tuple[str, ...]
+    item_parameters: Mapping[str, Estimates]
+    shared_parameters: Mapping[str, Estimates]
+    labels: Mapping[str, tuple[str, ...]]
+    item_counts: Ints  # (2, n) impressions and clicks
+    log_likelihood: float  # of the log, without pseudo-counts
+    pages: int | None
     method: str
     prior: float
-    origin: str
-    item_spread: Spread
-    position_spread: Spread
-    item_counts: Ints  # (2, n) impressions and clicks
-    position_counts: Ints  # (2, m)
+    iterations: int
+    converged: bool
+    gain: float  # what a further Newton step would gain, at most
+    identified: bool
+    starts: tuple[float, ...] = ()  # the objective that each start reached
+    impossible: int = 0  # clicks of the log that are impossible in the model, each counted as one in a million
+    warnings: tuple[str, ...] = ()
+    origin: str = ""
+    components: Mapping[str, Ints] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The long name of the model."""
+        return MODELS[self.model].title
+
+    @property
+    def attraction(self) -> Floats:
+        """(n,) the attraction of every (query, item): click rates given examination, as this model understands it."""
+        return self._values(self.item_parameters, "attraction")
+
+    @property
+    def satisfaction(self) -> Floats:
+        """(n,) the probability that a click on the item ends the session, for ``sdbn`` and ``dbn``."""
+        return self._values(self.item_parameters, "satisfaction")
+
+    @property
+    def examination(self) -> Floats:
+        """The examination of positions, for ``pbm``, or of (position, last click above), for ``ubm``."""
+        return self.shared("examination")
+
+    def shared(self, name: str) -> Floats:
+        """Return the values of a shared parameter, in the order of its labels."""
+        return self._values(self.shared_parameters, name)
+
+    def _values(self, parameters: Mapping[str, Estimates], name: str) -> Floats:
+        if name not in parameters:
+            known = [*self.item_parameters, *self.shared_parameters]
+            raise ValueError(f"the model {self.model} has no {name}; it has {', '.join(known)}")
+        return parameters[name].value
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one entry for every (query, item), in the order of ``items``."""
-        columns = {
-            "query": self.queries,
-            "item": self.items,
-            **_columns(self.components.items, self.item_counts, "attraction", self.attraction, self.item_spread),
-        }
-        return [dict(zip(columns, row)) for row in zip(*columns.values())]
+        """Return one entry for every (query, item), in the order of ``items``.
 
-    def curve(self) -> list[dict[str, Any]]:
-        """Return one entry for every position."""
-        values = _columns(
-            self.components.positions, self.position_counts, "examination", self.examination, self.position_spread
-        )
-        columns = {"position": self.positions, **values}
-        return [dict(zip(columns, row)) for row in zip(*columns.values())]
-
-    def perplexity(self, other: Counts | str | Path | Any) -> Perplexity:
-        """Return the perplexity of the model on other counts: 1 for certain predictions, 2 for those of a coin.
-
-        It is 2 to the minus mean log2-likelihood per impression. An event of probability below one in a million, such
-        as a click on an item that had none, counts as one in a million; perplexity would be infinite otherwise, and is
-        on most logs. Impressions of pairs that the model does not know, or that are in components it cannot compare,
-        are left out. The attributes ``impossible`` and ``left_out`` of the result, and its repr, give their numbers.
+        ``low`` and ``high`` are the limits of the first parameter of items, those of others have its name before them.
         """
-        return perplexity(self.flat(), other)
+        columns: dict[str, Any] = {"query": self.queries, "item": self.items}
+        columns |= {"impressions": self.item_counts[0].tolist(), "clicks": self.item_counts[1].tolist()}
+        for k, (name, one) in enumerate(self.item_parameters.items()):
+            before = f"{name}_" if k else ""
+            columns |= {name: one.value.tolist(), f"{before}standard_error": one.error.tolist()}
+            columns |= {f"{before}low": one.low.tolist(), f"{before}high": one.high.tolist()}
+        if self.components:
+            columns["component"] = self.components["items"].tolist()
+        return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
-    def flat(self) -> ModelArrays:
-        """Return the model as a table of items and a table of examination curves."""
-        group = np.zeros(len(self.items), np.int64)
-        parameters = self.attraction, group, self.examination[None]
-        components = self.components.items, self.components.positions[None]
-        return ModelArrays(self.items, self.queries, self.positions, *parameters, *components)
+    def shared_table(self) -> list[dict[str, Any]]:
+        """Return one entry for every shared parameter."""
+        return [
+            {"parameter": name, "of": label, "value": value, "standard_error": error, "low": low, "high": high}
+            for name, one in self.shared_parameters.items()
+            for label, value, error, low, high in zip(self.labels[name], *(part.tolist() for part in one))
+        ]
 
-    def world(self, query: str | None = None) -> Stochastic:
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return the entries of ``table`` as a data frame.
+
+        ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
+        for another name, and ImportError without the library.
+        """
+        return to_frame(_by_column(self.table()), library)
+
+    def predict(self, pages: Pages) -> Prediction:
+        """Return the probability of every click on some pages, given the clicks above it and without them."""
+        from .predict import predict
+
+        return predict(self, pages)
+
+    def expected_reward(self, items: Sequence[str], query: str = "") -> float:
+        """Return the expected number of clicks on a list of items, from the first position on.
+
+        >>> from bothworlds.clicks import Counts, fit
+        >>> model = fit(Counts.from_tables([[100, 100], [100, 100]], [[50, 20], [25, 10]], items=["tea", "milk"]))
+        >>> round(model.expected_reward(["milk", "tea"]), 6)
+        0.45
+        """
+        from ..pages import Pages
+
+        page = Pages.from_arrays([list(items)], np.zeros((1, len(items)), np.int64), query=[query])
+        found = self.predict(Pages(**{**vars(page), "positions": self.positions[: len(items)]}))
+        return float(found.marginal.sum())
+
+    def world(self, query: str | None = None) -> World:
         """Return the world whose users follow the model, with the items of a query in the order of ``items``.
 
-        Raises ValueError if the model is not identified, or if it has several queries and none is named.
+        Items whose parameters the log does not determine are left out. Raises ValueError for a model that is not
+        identified, one that lacks a parameter that belongs to all items, and one of several queries if none is named.
         """
-        return from_parameters(self.attraction, self.examination, self.queries, query, identified=self.identified)
+        return from_document(self.document(), query)
 
     def document(self) -> dict[str, Any]:
-        """Return the model as plain values for JSON, one list per column; None stands for NaN."""
-        columns = {
-            "positions": self.positions,
-            "examination": self.examination,
-            **_spread_columns("examination", self.position_spread),
-            "position_component": self.components.positions,
-            "position_impressions": self.position_counts[0],
-            "position_clicks": self.position_counts[1],
-            "query": self.queries,
-            "item": self.items,
-            "attraction": self.attraction,
-            **_spread_columns("attraction", self.item_spread),
-            "item_component": self.components.items,
-            "item_impressions": self.item_counts[0],
-            "item_clicks": self.item_counts[1],
-        }
-        scalars = ("method", "prior", "origin", "iterations", "converged", "identified", "warnings")
+        """Return the model as a dictionary of JSON values; unknown numbers are None."""
+        scalars = ("model", "method", "prior", "origin", "iterations", "converged", "identified", "impossible", "pages")
+        lists = {"starts": self.starts, "warnings": self.warnings, "positions": self.positions}
         return {
             **{name: getattr(self, name) for name in scalars},
-            "log_likelihood": _finite_or_none(self.log_likelihood),
-            **{name: [_finite_or_none(value) for value in np.asarray(part).tolist()] for name, part in columns.items()},
+            **{name: list(values) for name, values in lists.items()},
+            "log_likelihood": _number(self.log_likelihood),
+            "gain": _number(self.gain),
+            "query": list(self.queries),
+            "item": list(self.items),
+            "item_impressions": self.item_counts[0].tolist(),
+            "item_clicks": self.item_counts[1].tolist(),
+            "item_parameters": {name: _columns(one) for name, one in self.item_parameters.items()},
+            "shared_parameters": {
+                name: {"of": list(self.labels[name]), **_columns(one)} for name, one in self.shared_parameters.items()
+            },
+            "components": {name: labels.tolist() for name, labels in self.components.items()},
         }
 
     def save(self, path: str | Path) -> Path:
@@ -130,221 +222,86 @@ class Model:
         """
         return write_document(self.document(), path)
 
-    def to_frame(self, library: str | None = None) -> Any:
-        """Return a data frame with one row for every item and position, by query if there are queries.
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ClickModel:
+        """Return the model of a document; what a file with parameters only does not say is unknown.
 
-        Columns: ``query``, ``item``, ``position``; ``attraction`` of the item and ``examination`` of the position, each
-        with ``_error``, ``_low`` and ``_high`` (95%); ``item_component``, ``item_impressions`` and ``item_clicks``, and
-        the same with ``position_``; ``click_probability``, the product, NaN if the components differ.
-
-        ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
-        for another name, and ImportError without the library.
+        Raises KeyError or TypeError if parameters are missing.
         """
-        return to_frame(self.pair_columns(), library)
-
-    def pair_columns(self) -> dict[str, list[Any]]:
-        """Return the columns of ``to_frame``, items from the first to the last and positions within each."""
-        n, m = len(self.items), len(self.positions)
-        of_items: dict[str, Any] = {
-            "attraction": self.attraction,
-            **_spread_columns("attraction", self.item_spread),
-            "item_component": self.components.items,
-            "item_impressions": self.item_counts[0],
-            "item_clicks": self.item_counts[1],
-        }
-        of_positions: dict[str, Any] = {
-            "examination": self.examination,
-            **_spread_columns("examination", self.position_spread),
-            "position_component": self.components.positions,
-            "position_impressions": self.position_counts[0],
-            "position_clicks": self.position_counts[1],
-        }
-        p = np.outer(self.attraction, self.examination)
-        # The scale between components is not determined, but 0 is 0 on any scale.
-        apart = (self.components.items[:, None] != self.components.positions) & (p > 0.0)
-        return {
-            "query": [query for query in self.queries for _ in range(m)],
-            "item": [item for item in self.items for _ in range(m)],
-            "position": list(self.positions) * n,
-            **{name: np.repeat(part, m).tolist() for name, part in of_items.items()},
-            **{name: np.tile(part, n).tolist() for name, part in of_positions.items()},
-            "click_probability": np.where(apart, np.nan, p).ravel().tolist(),
-        }
+        shared, items = document["shared_parameters"], tuple(document["item"])
+        counts = [document.get(f"item_{name}", [1] * len(items)) for name in ("impressions", "clicks")]
+        return cls(
+            model=str(document["model"]),
+            items=items,
+            queries=tuple(document["query"]),
+            positions=tuple(document["positions"]),
+            item_parameters={name: _estimates(one) for name, one in document["item_parameters"].items()},
+            shared_parameters={name: _estimates(one) for name, one in shared.items()},
+            labels={name: tuple(one["of"]) for name, one in shared.items()},
+            item_counts=np.array(counts, np.int64),
+            log_likelihood=_float(document.get("log_likelihood")),
+            pages=document.get("pages"),
+            method=str(document.get("method", "")),
+            prior=float(document.get("prior", 0.0)),
+            iterations=int(document.get("iterations", 0)),
+            converged=bool(document.get("converged", True)),
+            gain=_float(document.get("gain")),
+            identified=bool(document["identified"]),
+            starts=tuple(map(float, document.get("starts", ()))),
+            impossible=int(document.get("impossible", 0)),
+            warnings=tuple(document.get("warnings", ())),
+            origin=str(document.get("origin", "")),
+            components={name: np.array(one, np.int64) for name, one in document.get("components", {}).items()},
+        )
 
     def _repr_html_(self) -> str:
-        """Tables of the examination and of the first items, for notebooks."""
-        curve, table = (
-            html_table(title, {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}, notes)
-            for title, rows, notes in (("positions", self.curve(), ()), (repr(self), self.table(), self.warnings))
-        )
-        return table + curve
+        """Tables of the first items and of the shared parameters, for notebooks."""
+        items = html_table(repr(self), _by_column(self.table()), self.warnings)
+        return items + html_table("shared parameters", _by_column(self.shared_table()))
 
     def __repr__(self) -> str:
         size = f"{len(self.items):,} items at {len(self.positions):,} positions"
-        sure = "identified" if self.identified else "not identified"
-        return f"<Model: {size}, log-likelihood {self.log_likelihood:,.1f}, {sure}>"
+        sure = "" if self.identified else ", not identified"
+        return f"<ClickModel {self.model}: {size}, log-likelihood {self.log_likelihood:,.1f}{sure}>"
 
 
-class Models:
-    """One model for every query, as a read-only mapping: ``models[query]``, ``for query in models``, ``items()``.
+def load_model(path: str | Path) -> ClickModel | dict[str, ClickModel]:
+    """Return the model in a file that ``save`` has written, or models by query.
 
-    A model is built each time it is looked up. The parameters of all queries together are arrays: ``item_names``,
-    ``queries`` and ``attraction`` are aligned, and ``examination`` has a row for each query.
+    Models by query are written by ``bothworlds fit --per-query``, or have parameters only: ``{query: {"attr": ...,
+    "exam": ...}}``. Raises ValueError if the file is not a fitted model, or has another version of the format.
     """
-
-    def __init__(
-        self, make: Callable[[str], Model], arrays: ModelArrays, totals: Mapping[str, Any], names: tuple[str, ...]
-    ) -> None:
-        self._make, self._arrays, self._totals, self._names = make, arrays, totals, dict.fromkeys(names)
-
-    def __getitem__(self, query: str) -> Model:
-        if query not in self._names:
-            raise KeyError(query)
-        return self._make(query)
-
-    def __contains__(self, query: object) -> bool:
-        return query in self._names
-
-    def keys(self) -> tuple[str, ...]:
-        """Return the queries."""
-        return tuple(self._names)
-
-    def values(self) -> Iterator[Model]:
-        """Iterate over the models."""
-        return (self[query] for query in self)
-
-    def items(self) -> Iterator[tuple[str, Model]]:
-        """Iterate over pairs of a query and its model."""
-        return ((query, self[query]) for query in self)
-
-    @property
-    def item_names(self) -> tuple[str, ...]:
-        """The item of every attraction."""
-        return self._arrays.items
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        """The query of every attraction."""
-        return self._arrays.queries
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The positions, numbered as in the log."""
-        return self._arrays.positions
-
-    @property
-    def attraction(self) -> Floats:
-        """(n,) the attraction of every item of every query."""
-        return self._arrays.attraction
-
-    @property
-    def examination(self) -> Floats:
-        """(n_queries, n_positions), in the order of the queries; the largest of every row is 1."""
-        return self._arrays.examination
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @property
-    def log_likelihood(self) -> float:
-        """The log-likelihood of all counts."""
-        return float(np.sum(self._totals["log_likelihood"]))
-
-    @property
-    def iterations(self) -> int:
-        """The largest number of iterations of any query."""
-        return int(np.max(self._totals["iterations"]))
-
-    @property
-    def converged(self) -> bool:
-        """Whether all models have converged."""
-        return bool(np.all(self._totals["converged"]))
-
-    @property
-    def identified(self) -> bool:
-        """Whether all models are identified."""
-        return bool(np.all(self._totals["identified"]))
-
-    @property
-    def each_identified(self) -> NDArray[np.bool_]:
-        """(n_queries,) whether each model is identified."""
-        return np.asarray(self._totals["identified"], dtype=bool)
-
-    @cached_property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings that concern some queries, with their number and the first three of them."""
-        factor = f"{np.exp(1.96 * NOISE):.1f}"
-        concerned = {
-            "have not converged": ~np.asarray(self._totals["converged"], dtype=bool),
-            "are not identified": ~self.each_identified,
-            f"have a curve that is noise, with examination typically known only up to a factor above {factor} either "
-            "way": np.asarray(self._totals["error"]) > NOISE,
-        }
-        sentences = []
-        for text, queries in concerned.items():
-            bad = np.flatnonzero(queries)
-            if bad.size:
-                names = list(self._names)
-                some = ", ".join(repr(names[k]) for k in bad[:3])
-                more = f" and {bad.size - 3:,} more" if bad.size > 3 else ""
-                sentences.append(f"{bad.size:,} of {len(self):,} queries {text}: {some}{more}.")
-        return tuple(sentences)
-
-    def table(self) -> list[dict[str, Any]]:
-        """Return one entry for every (query, item)."""
-        return [row for model in self.values() for row in model.table()]
-
-    def curve(self) -> list[dict[str, Any]]:
-        """Return one entry for every (query, position)."""
-        return [{"query": query, **row} for query, model in self.items() for row in model.curve()]
-
-    def perplexity(self, other: Counts | str | Path | Any) -> Perplexity:
-        """Return the perplexity of all models together, each on its query. See :meth:`Model.perplexity`."""
-        return perplexity(self._arrays, other)
-
-    def flat(self) -> ModelArrays:
-        """Return the models as a table of items and a table of examination curves."""
-        return self._arrays
-
-    def world(self, query: str | None = None) -> Stochastic:
-        """Return the world of one query, which may be omitted if there is only one. See :meth:`Model.world`."""
-        if query is None and len(self) > 1:
-            raise ValueError(f"there are {len(self):,} models, one for each query; name one: {next(iter(self))!r}")
-        if query is not None and query not in self:
-            raise ValueError(f"there is no model of query {query!r}")
-        return self[next(iter(self)) if query is None else query].world()
-
-    def save(self, path: str | Path) -> Path:
-        """Write all models to one JSON file and return the path; the file is replaced as a whole or left unchanged."""
-        return write_document({"models": {query: model.document() for query, model in self.items()}}, path)
-
-    def to_frame(self, library: str | None = None) -> Any:
-        """Return a data frame with one row for every query, item and position. See :meth:`Model.to_frame`."""
-        parts = [model.pair_columns() for model in self.values()]
-        return to_frame({name: [value for part in parts for value in part[name]] for name in parts[0]}, library)
-
-    def __repr__(self) -> str:
-        return f"<Models: {len(self):,} queries, log-likelihood {self.log_likelihood:,.1f}>"
+    document = read_document(path)
+    try:
+        models = models_in(document)
+        if models is None:
+            return ClickModel.from_document(document)
+        return {query: ClickModel.from_document(one) for query, one in models.items()}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a fitted model: it has no usable {error}") from error
 
 
-def _columns(component: Ints, counts: Ints, name: str, values: Floats, spread: Spread) -> dict[str, list[Any]]:
-    return {
-        "component": component.tolist(),
-        "impressions": counts[0].tolist(),
-        "clicks": counts[1].tolist(),
-        name: values.tolist(),
-        "standard_error": spread.error.tolist(),
-        "low": spread.low.tolist(),
-        "high": spread.high.tolist(),
-    }
+def save_models(models: Mapping[str, ClickModel], path: str | Path) -> Path:
+    """Write models by query to one file and return the path; :func:`load_model` reads it."""
+    return write_document({"models": {query: model.document() for query, model in models.items()}}, path)
 
 
-def _spread_columns(name: str, spread: Spread) -> dict[str, Floats]:
-    return {f"{name}_{part}": getattr(spread, part) for part in spread._fields}
+def _by_column(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
-def _finite_or_none(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _columns(estimates: Estimates) -> dict[str, list[Any]]:
+    return {name: [_number(value) for value in part.tolist()] for name, part in estimates._asdict().items()}
+
+
+def _estimates(columns: Mapping[str, Any]) -> Estimates:
+    unknown = [None] * len(columns["value"])
+    return Estimates(*(np.array(columns.get(name, unknown), np.float64) for name in Estimates._fields))
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -11,8 +11,7 @@ import numpy as np
 
 from ...checks import whole
 from ...kernels import Floats
-from ..model.click_model import ClickModel
-from ..model.model import Model, Models
+from ..model.model import ClickModel
 from ..reading.database import report_progress
 from .direct_method import Rates, fit_cell_rates, rate_variances
 from .importance_weighting import weighted_estimates
@@ -40,7 +39,7 @@ def evaluate(
     seed: int = 0,
     draws: int | None = None,
     label: str = "",
-    model: Model | Models | ClickModel | None = None,
+    model: ClickModel | Mapping[str, ClickModel] | None = None,
     progress: bool | None = None,
 ) -> Evaluation:
     r"""Estimate the clicks per page that a ranking, a random ranking or a policy would have had.
@@ -49,7 +48,7 @@ def evaluate(
     depends on the rest of the page, as in the models ``ubm``, ``cascade``, ``dcm``, ``sdbn``, ``dbn`` and ``ccm``, they
     are biased, by an amount that their intervals do not include. If the log groups impressions into pages, it is tested
     whether clicks depend on the items above, and there is a warning if they do, or a note if pages vary too little;
-    :func:`bothworlds.clicks.compare_models` says which model fits.
+    :func:`bothworlds.clicks.compare` says which model fits.
 
     Parameters
     ----------
@@ -105,10 +104,10 @@ def evaluate(
     ()
     """
     options: dict[str, Any] = {"clip_weights": clip_weights, "seed": seed, "draws": draws, "progress": progress}
-    return compare(log, [target], labels=[label], model=model, **options)[0]
+    return compare_targets(log, [target], labels=[label], model=model, **options)[0]
 
 
-def compare(
+def compare_targets(
     log: Any,
     targets: Iterable[Any],
     *,
@@ -116,7 +115,7 @@ def compare(
     seed: int = 0,
     draws: int | None = None,
     labels: Sequence[str] | None = None,
-    model: Model | Models | ClickModel | None = None,
+    model: ClickModel | Mapping[str, ClickModel] | None = None,
     progress: bool | None = None,
 ) -> list[Evaluation]:
     """Evaluate several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
@@ -128,7 +127,7 @@ def compare(
     whole(seed, "seed", 0)
     if draws is not None:
         draws = whole(draws, "draws", 1)
-    if model is not None and not isinstance(model, (Model, Models, ClickModel)):
+    if model is not None and not isinstance(model, (ClickModel, Mapping)):
         raise ValueError(f"model must be a fitted click model, as fit and load_model return it; got {model!r}")
     given = list(targets)
     if labels is not None and len(labels) != len(given):

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...kernels import Floats
-from ..model.click_model import ClickModel
-from ..model.names import model_named
+from ..model.model import ClickModel, model_named
 from .impressions import Impressions
 from .list_dependence import Dependence
 from .result import Estimate, Support

@@ -1,5 +1,5 @@
-"""The rank-one fit: attraction and examination from counts, by Newton's method or by EM."""
+"""The rank-one fit: attraction and examination from counts, by Newton's method."""
 
-from .fit import Fit, components, fit_em, fit_newton
+from .fit import Fit, components, fit_newton
 
-__all__ = ["Fit", "components", "fit_em", "fit_newton"]
+__all__ = ["Fit", "components", "fit_newton"]

@@ -8,7 +8,7 @@ Under the position-based model item i at position j is clicked with probability 
     \sum_{ij} S_{ij} (a_i + b_j) + F_{ij} \log\left(1 - e^{a_i + b_j}\right),
 
 is concave, so Newton's method reaches the maximum in a few steps where expectation-maximisation needs hundreds of
-passes. Only products are determined: both methods return the normal form, in which the largest examination is 1.
+passes. Only products are determined: the fit is in the normal form, in which the largest examination is 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import xlog1py, xlogy
 
 from ...kernels import Floats, Ints
-from .em import CAP, click_rates, em
 from .likelihood import make_workspace
 from .newton import newton
 
@@ -88,35 +87,6 @@ def fit_newton(
             w.a[:], w.b[:] = (np.log(np.asarray(part, dtype=np.float64)) for part in start)
     effort = newton(n_shown, n_clicked, float(prior), bool(ordered), start is not None, float(tolerance), w)
     return _fit(n_shown, n_clicked, prior, np.exp(w.a), np.exp(w.b), *effort)
-
-
-def fit_em(
-    shown: ArrayLike,
-    clicked: ArrayLike,
-    *,
-    prior: float = 0.0,
-    passes: int = 100_000,
-    tolerance: float = 1e-10,
-    start: tuple[ArrayLike, ArrayLike] | None = None,
-) -> Fit:
-    """Return the same by expectation-maximisation, until no product changes by more than a share ``tolerance``.
-
-    No value rises above 1 - 1e-6. A value that starts at 0 stays there.
-
-    >>> fit = fit_em([[1000, 1000], [1000, 0]], [[800, 400], [200, 0]])
-    >>> fit.attraction.round(4).tolist(), fit.converged
-    ([0.8, 0.2], True)
-    """
-    n_shown, n_clicked = _checked(shown, clicked, prior)
-    if start is None:
-        alpha, beta = (np.empty(size) for size in n_shown.shape)
-        click_rates(n_shown, n_clicked, alpha, beta)
-    else:
-        alpha, beta = (np.minimum(np.asarray(part, dtype=np.float64), CAP) for part in start)
-    sums = np.empty((4, max(n_shown.shape)))
-    effort = em(n_shown, n_clicked, float(prior), int(passes), float(tolerance), alpha, beta, sums)
-    top = beta[n_shown.sum(axis=0) > 0].max()
-    return _fit(n_shown, n_clicked, prior, np.minimum(alpha * top, 1.0), beta / top, *effort)
 
 
 def components(shown: ArrayLike) -> tuple[Ints, Ints]:

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints
 from ..log import as_pages
-from .click_model import ClickModel
-from .model import Model
-from .perplexity import RARE
-from .predictions import predict
+from .model import ClickModel
+from .predict import RARE, predict
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +32,6 @@ class Score:
     count: Ints  # (P,) how often each page occurred
     known: NDArray[np.bool_]  # (P,) whether the model has seen all items of the page
     impossible: int  # clicks and missing clicks with a probability below one in a million
-    log_probabilities: Floats  # (2, P, m) marginal and conditional, of every page and rank; 0 where there is none
 
     @property
     def log_likelihood(self) -> float:
@@ -64,36 +61,35 @@ class Score:
         )
 
 
-def score(model: Model | ClickModel, log: Any) -> Score:
+def score(model: ClickModel, log: Any) -> Score:
     """Return how well a fitted click model predicts the pages of a log.
 
-    ``log`` is a log, its path, a table in memory, or pages. Raises ValueError if its rows do not form pages, or if it
+    ``log`` is pages, or a log or what :func:`read` accepts. Raises ValueError if its rows do not form pages, or if it
     has a position that the model lacks.
 
     >>> from bothworlds.clicks import Pages, fit
     >>> pages = Pages.from_arrays([["a", "b"], ["b", "a"]], [[1, 0], [0, 1]], count=[30, 10])
-    >>> score(fit(pages, model="rank-ctr"), pages)
+    >>> score(fit(pages, "rank-ctr"), pages)
     <Score on 40 pages: log-likelihood -1.1247 per page, perplexity 1.7548, conditional 1.7548>
     """
     pages = as_pages(log)
     prediction = predict(model, pages)
     page, m = pages.of_page(), len(pages.positions)
-    hit = pages.click == 1
-    sums = np.zeros((2, len(pages), m))
-    for k, p in enumerate((prediction.marginal, prediction.conditional)):
-        sums[k, page, pages.position] = np.log(np.maximum(np.where(hit, p, 1.0 - p), RARE))
+    hit, count = pages.click == 1, pages.count.astype(np.float64)
+    shown = np.bincount(pages.position, count[page], m)
+    means, per_page = [], np.zeros(len(pages))
+    for p in (prediction.marginal, prediction.conditional):
+        logs = np.log(np.maximum(np.where(hit, p, 1.0 - p), RARE))
+        means.append(np.bincount(pages.position, count[page] * logs, m) / np.maximum(shown, 1.0))
+        per_page = np.bincount(page, logs, len(pages)).astype(np.float64)
     observed = np.where(hit, prediction.conditional, 1.0 - prediction.conditional)
-    shown = np.bincount(pages.position, pages.count[page], m)
-    means = np.einsum("p,kpm->km", pages.count.astype(float), sums) / np.maximum(shown, 1.0)
-    total = float(sums[1].sum(axis=1) @ pages.count)
     return Score(
-        log_likelihoods=sums[1].sum(axis=1),
+        log_likelihoods=per_page,
         ranks=pages.positions,
         perplexities=np.exp(-means[0]),
         conditional_perplexities=np.exp(-means[1]),
-        pooled_perplexity=float(np.exp(-total / shown.sum())),
+        pooled_perplexity=float(np.exp(-(per_page @ count) / shown.sum())),
         count=pages.count,
         known=prediction.known,
         impossible=int(pages.count[page[observed < RARE]].sum()),
-        log_probabilities=sums,
     )

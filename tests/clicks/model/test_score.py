@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import Pages, fit
-from bothworlds.clicks.model.names import MODELS
-from bothworlds.clicks.model.predictions import filled_columns, predict
-from bothworlds.clicks.model.scores import score
+from bothworlds.clicks import Pages, fit, score
+from bothworlds.clicks.model.model import MODELS
+from bothworlds.clicks.model.predict import filled_columns, predict
 from tests.clicks.page_logs import simulated
 
 
 def fitted(name, pages, **options):
-    return fit(pages.counts() if name == "pbm" else pages, model=name, **options)
+    return fit(pages, name, **options)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -27,7 +26,7 @@ def test_pooled_conditional_perplexity_is_that_of_the_likelihood(name):
 
 def test_perplexity_of_a_fair_coin_is_two():
     pages = Pages.from_arrays([["a", "b"], ["a", "b"]], [[1, 0], [0, 1]])
-    found = score(fit(pages, model="rank-ctr"), pages)
+    found = score(fit(pages, "rank-ctr"), pages)
     assert found.perplexity == pytest.approx(2.0)
     assert found.log_likelihood == pytest.approx(-2.0 * np.log(2.0))
 
@@ -69,7 +68,7 @@ def page_items(pages):
 def test_impossible_events_are_counted_and_never_infinite():
     train = Pages.from_arrays([["a", "b"], ["b", "a"]] * 20, [[1, 0], [0, 1]] * 20)
     test = Pages.from_arrays([["a", "b"]], [[0, 1]], count=[3])
-    found = score(fit(train, model="item-ctr"), test)
+    found = score(fit(train, "item-ctr"), test)
     assert found.impossible == 6  # a missing click on a, and a click on b, on each of three pages
     assert found.log_likelihood == pytest.approx(2.0 * np.log(1e-6))
 
@@ -78,16 +77,16 @@ def test_a_position_that_the_model_lacks_is_refused():
     short = Pages.from_arrays([["a", "b"]] * 9, [[1, 0]] * 9)
     long = Pages.from_arrays([["a", "b", "c"]], [[1, 0, 0]])
     with pytest.raises(ValueError, match="no position 3"):
-        score(fit(short, model="rank-ctr"), long)
+        score(fit(short, "rank-ctr"), long)
 
 
 def test_unseen_columns_are_taken_from_the_nearest():
     gamma = np.arange(10) / 10.0
-    assert filled_columns(gamma, 4).tolist() == gamma.tolist()
+    assert filled_columns(gamma).tolist() == gamma.tolist()
     lost = gamma.copy()
     lost[9] = np.nan  # rank 4 after 3: the same distance at rank 3 is column 5
-    assert filled_columns(lost, 4)[9] == gamma[5]
+    assert filled_columns(lost)[9] == gamma[5]
     lost = gamma.copy()
     lost[6] = np.nan  # rank 4 without a click: the nearest last click of the rank
-    assert filled_columns(lost, 4)[6] == gamma[7]
-    assert filled_columns(np.full(3, np.nan), 2).tolist() == [0.5] * 3
+    assert filled_columns(lost)[6] == gamma[7]
+    assert filled_columns(np.full(3, np.nan)).tolist() == [0.5] * 3

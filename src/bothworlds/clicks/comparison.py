@@ -1,22 +1,28 @@
-"""The result of a comparison of click models: a table, differences with intervals, and a sentence."""
+"""Which click model describes the users of a log: fits to one part of its pages, scores on another."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...files import save_text
-from ..model.click_model import ClickModel
-from ..model.model import Model
-from ..model.names import MODELS
-from ..model.scores import Score
-from .item_order import ItemOrder
+from ..checks import is_number, whole
+from ..files import save_text
+from ..kernels import Ints
+from ..progress import progress_bar
+from .fitting.fit import fit_for_comparison
+from .log import as_pages
+from .model.model import MODELS, model_named
+from .model.score import Score, score
+from .pages import Pages
 
+PRIORS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+SHARES = (0.2, 0.2)  # of validation and test pages
+RESAMPLES = 1_000  # of queries
 FEWEST_PAGES = 1_000  # of a log whose models can be compared: with fewer, chance and the priors decide
 
 
@@ -29,17 +35,163 @@ class Entry(NamedTuple):
     score: Score  # on the test pages
     training: float  # log-likelihood per training page
     converged: bool
-    fitted: Model | ClickModel
 
 
 class Difference(NamedTuple):
-    """How a model differs from the reference, with 95% intervals. Log-likelihoods are nats per page."""
+    """How a model differs from the reference in log-likelihood, in nats per page, with 95% intervals."""
 
     mean: float
     pages: tuple[float, float]  # if other pages of the same queries had been seen; NaN with one test page
     queries: tuple[float, float]  # if other queries had been seen; NaN with one query
-    perplexity: tuple[float, float]
-    conditional_perplexity: tuple[float, float]
+
+
+class Split(NamedTuple):
+    """Three disjoint parts of a log."""
+
+    train: Pages
+    validation: Pages
+    test: Pages
+
+
+def compare(
+    log: Any,
+    models: str | Sequence[str] = "all",
+    *,
+    priors: Sequence[float] = PRIORS,
+    seed: int = 0,
+    reference: str = "pbm",
+    progress: bool | None = None,
+) -> Comparison:
+    """Compare click models on pages of a log that they were not fitted to.
+
+    The pages of every query are split at random into three parts. Every model is fitted to three fifths with each
+    prior; the prior with the highest log-likelihood on the second part is chosen; the third part is used once, for the
+    scores. Models are ranked by the log-likelihood per page. An event of probability below one in a million counts as
+    one in a million. An item that the training pages of its query do not have gets the mean parameters of the training
+    pages.
+
+    Parameters
+    ----------
+    log
+        A log, or a path or table in memory that :func:`read` accepts; or :class:`Pages`. Its rows must form pages.
+    models
+        Names of models, or ``"all"``.
+    priors
+        The strengths of the prior to choose from; see :func:`fit`.
+    seed
+        Of the split and the resamples.
+    reference
+        The model that the others are compared to; the best one if it is not among ``models``.
+    progress
+        Whether to show a progress bar on standard error; by default on a terminal.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid, the rows of the log do not form pages, or there are too few pages to split.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> lists = np.array([rng.permutation(5) for _ in range(2_000)])
+    >>> clicks = rng.random(lists.shape) < 0.5 / (1 + lists)
+    >>> compare(Pages.from_arrays(lists, clicks), ["item-ctr", "rank-ctr"]).best.model
+    'item-ctr'
+    """
+    names = list(MODELS) if models == "all" else [models] if isinstance(models, str) else list(models)
+    for name in (*names, reference):
+        model_named(name)
+    if not names:
+        raise ValueError("models is empty; name at least one")
+    if not len(priors) or not all(is_number(prior) and 0.0 <= prior < np.inf for prior in priors):
+        raise ValueError(f"priors must be numbers, 0 or more; got {priors!r}")
+    strengths, seed = tuple(map(float, priors)), whole(seed, "seed", 0)
+    pages = as_pages(log)
+    split = split_pages(pages, seed)
+    if not all(len(part) for part in split):
+        raise ValueError(f"{pages.pages:,} pages are too few to split into training, validation and test pages")
+    entries = _entries(list(dict.fromkeys(names)), strengths, split, progress)
+    base = next((entry for entry in entries if entry.model == reference), entries[0])
+    return Comparison(
+        entries=tuple(entries),
+        differences=_differences(entries, base, split.test, seed),
+        reference=base.model,
+        sizes=(split.train.pages, split.validation.pages, split.test.pages),
+        priors=strengths,
+        seed=seed,
+        positions=pages.positions,
+        origin=pages.origin,
+        notes=pages.notes,
+    )
+
+
+def split_pages(pages: Pages, seed: int) -> Split:
+    """Split every query at random into parts with three fifths, one fifth and one fifth of its pages.
+
+    The last two shares are rounded down. Pages are in an order that depends only on the pages themselves, so that the
+    same log and seed give the same parts.
+
+    >>> pages = Pages.from_arrays([["a"], ["a"]], [[0], [1]], count=[60, 40])
+    >>> [part.pages for part in split_pages(pages, seed=0)]
+    [60, 20, 20]
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.zeros((3, len(pages)), np.int64)
+    order = np.argsort(pages.query, kind="stable")
+    first = 0
+    for last in (np.flatnonzero(np.append(np.diff(pages.query[order]), 1)) + 1).tolist():
+        own = order[first:last]
+        counts[:, own] = _split_counts(rng, pages.count[own])
+        first = last
+    train, validation, test = (pages.with_counts(part) for part in counts)
+    return Split(train, validation, test)
+
+
+def _split_counts(rng: np.random.Generator, count: Ints) -> Ints:
+    """(3, P) the counts of three parts that are drawn without replacement."""
+    validation, test = (int(share * int(count.sum()) + 1e-9) for share in SHARES)
+    drawn = rng.multivariate_hypergeometric(count, test, method="marginals")
+    left = count - drawn
+    also = rng.multivariate_hypergeometric(left, validation, method="marginals")
+    return np.array([left - also, also, drawn])
+
+
+def _entries(names: list[str], priors: tuple[float, ...], split: Split, progress: bool | None) -> list[Entry]:
+    """The models with their scores, the best first."""
+    entries = []
+    with progress_bar("fitting models", len(names) * len(priors), progress) as report:
+        for name in names:
+            fits = []
+            for prior in priors:
+                model = fit_for_comparison(split.train, name, prior)
+                fits.append((score(model, split.validation).log_likelihood, prior, model))
+                report(1)
+            validation, prior, model = max(fits, key=lambda one: one[0])
+            training = float(model.log_likelihood) / split.train.pages
+            entries.append(Entry(name, prior, validation, score(model, split.test), training, model.converged))
+    return sorted(entries, key=lambda entry: -entry.score.log_likelihood)
+
+
+def _differences(entries: list[Entry], base: Entry, test: Pages, seed: int) -> dict[str, Difference]:
+    """How each model differs from the base: normal intervals paired by page, and those of resampled queries."""
+    rng, queries = np.random.default_rng([seed, 1]), np.unique(test.query)
+    clusters = rng.multinomial(queries.size, np.full(queries.size, 1.0 / queries.size), size=RESAMPLES)
+    result = {}
+    for entry in entries:
+        mean, error = _paired(entry.score, base.score)
+        gap = entry.score.log_likelihoods - base.score.log_likelihoods
+        sums, sizes = (np.bincount(test.query, test.count * part)[queries] for part in (gap, np.ones(gap.size)))
+        low, high = np.quantile((clusters @ sums) / (clusters @ sizes), (0.025, 0.975)).tolist()
+        by_query = (low, high) if queries.size > 1 else (np.nan, np.nan)
+        result[entry.model] = Difference(mean, (mean - 1.96 * error, mean + 1.96 * error), by_query)
+    return result
+
+
+def _paired(one: Score, other: Score) -> tuple[float, float]:
+    """The mean difference of log-likelihoods per page, and its standard error; NaN for one page."""
+    gap, total = one.log_likelihoods - other.log_likelihoods, float(one.count.sum())
+    mean = float(gap @ one.count / total)
+    return mean, float(np.sqrt((gap - mean) ** 2 @ one.count / total / total)) if total > 1.0 else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +207,6 @@ class Comparison:
     positions: tuple[int, ...]
     origin: str
     notes: tuple[str, ...]
-    order: ItemOrder | None  # of the best model and the reference; None if they are one model, or one has no items
 
     @property
     def best(self) -> Entry:
@@ -83,17 +234,13 @@ class Comparison:
                 "training_log_likelihood": entry.training,
                 "validation_log_likelihood": entry.validation,
                 "converged": entry.converged,
-                "difference": self.differences[entry.model].mean,
-                "low": self.differences[entry.model].pages[0],
-                "high": self.differences[entry.model].pages[1],
-                "low_queries": self.differences[entry.model].queries[0],
-                "high_queries": self.differences[entry.model].queries[1],
-                "low_perplexity": self.differences[entry.model].perplexity[0],
-                "high_perplexity": self.differences[entry.model].perplexity[1],
-                "low_conditional_perplexity": self.differences[entry.model].conditional_perplexity[0],
-                "high_conditional_perplexity": self.differences[entry.model].conditional_perplexity[1],
+                "difference": gap.mean,
+                "low": gap.pages[0],
+                "high": gap.pages[1],
+                "low_queries": gap.queries[0],
+                "high_queries": gap.queries[1],
             }
-            for entry in self.entries
+            for entry, gap in ((entry, self.differences[entry.model]) for entry in self.entries)
         ]
 
     def by_rank(self) -> list[dict[str, Any]]:
@@ -121,11 +268,11 @@ class Comparison:
         )
 
     def sentence(self) -> str:
-        """Return which model describes these users, by how much, what the reference misses, and what it matters."""
+        """Return which model describes these users, by how much, and what the reference misses."""
         return " ".join(self.findings())
 
     def findings(self) -> list[str]:
-        """Return the parts of the sentence: the best model, what the reference misses, and the order of items."""
+        """Return the parts of the sentence: the best model, and what the reference misses."""
         if sum(self.sizes) < FEWEST_PAGES:
             return [
                 f"{sum(self.sizes):,} pages are too few to say which model describes these users; it takes about "
@@ -153,7 +300,6 @@ class Comparison:
             f"{best.score.conditional_perplexity:.4f} instead of "
             f"{base.score.conditional_perplexity:.4f} ({_change(fall)}); without them it is "
             f"{best.score.perplexity:.4f} instead of {base.score.perplexity:.4f} ({_change(level)}).",
-            *([self.order.sentence()] if self.order is not None else []),
         ]
 
     def _nothing_better(self) -> str:
@@ -170,15 +316,8 @@ class Comparison:
 
     def _ties(self) -> list[str]:
         """Models whose difference to the best is within what chance explains, by pages."""
-        best, ties = self.best.score, []
-        total = float(best.count.sum())
-        for entry in self.entries[1:]:
-            gap = best.log_likelihoods - entry.score.log_likelihoods
-            mean = float(gap @ best.count / total)
-            error = float(np.sqrt((gap - mean) ** 2 @ best.count / total / total))
-            if entry.model != self.reference and mean < 1.96 * error:
-                ties.append(entry.model)
-        return ties
+        apart = {entry.model: _paired(self.best.score, entry.score) for entry in self.entries[1:]}
+        return [name for name, (mean, error) in apart.items() if name != self.reference and mean < 1.96 * error]
 
     def document(self) -> dict[str, Any]:
         """Return the comparison as a dictionary of JSON values; unknown numbers are None."""
@@ -194,7 +333,6 @@ class Comparison:
             "priors": list(self.priors),
             "models": [_without_nan(row) for row in self.table()],
             "by_rank": [_without_nan(row) for row in self.by_rank()],
-            "item_order": None if self.order is None else _without_nan(self.order._asdict()),
         }
 
     def save(self, path: str | Path) -> Path:

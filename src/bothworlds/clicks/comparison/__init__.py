@@ -1,1 +1,0 @@
-"""Comparing click models on pages that they were not fitted to."""

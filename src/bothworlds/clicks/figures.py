@@ -1,0 +1,250 @@
+"""Figures of click models: parameters with intervals, observed against fitted click rates, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import Floats
+from ..line_styles import DASHES, PALETTE
+from ..statistics.click_users import ranks_of_column
+from .comparison import Comparison
+from .counts import Counts
+from .model.model import ClickModel, Estimates, Z
+from .model.predict import rates_of_counts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, GUIDE, FAINT = PALETTE[0], "0.6", "#B3D4E8"
+HIGHEST = 1.8  # upper end of the axis of examination, since intervals may extend far above 1
+CROWD = 30  # more pairs than this are drawn in bins
+BINS = 12
+MOST = 40  # items that are drawn
+NAMED = 20  # items whose names are below the axis, if there are no more
+WIDEST = 5.0  # models that are further below the reference than this many times the best is above are not drawn
+
+
+def draw_shared(panel: Axes, model: ClickModel) -> None:
+    """Draw the parameters that belong to positions or to all items, with 95% intervals."""
+    if model.model == "ubm":
+        return _draw_columns(panel, model)
+    if model.model == "pbm":
+        return _draw_curve(panel, model)
+    positions = np.array(model.positions, float)
+    if not model.shared_parameters:
+        panel.annotate("no parameters of positions", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.4")
+    single = [name for name, one in model.shared_parameters.items() if one.value.size == 1]
+    for colour, (name, one) in zip(PALETTE, model.shared_parameters.items()):
+        x = positions if name not in single else np.array([float(single.index(name))])
+        _draw(panel, x, one, colour, name)
+    if single:
+        panel.set_xticks(range(len(single)), single)
+        panel.set(xlim=(-0.5, len(single) - 0.5), ylim=(0.0, 1.02))
+    else:
+        _label_positions(panel, model.positions)
+    if len(model.shared_parameters) > 1 and not single:
+        panel.legend(frameon=False, fontsize=6.5)
+    name = next(iter(model.shared_parameters), "")
+    panel.set(title=model.title, ylabel=name if len(model.shared_parameters) == 1 and not single else "")
+
+
+def _label_positions(panel: Axes, positions: tuple[int, ...]) -> None:
+    panel.set_xlabel("position")
+    if len(positions) <= 12:
+        panel.set_xticks(positions)
+
+
+def _draw_curve(panel: Axes, model: ClickModel) -> None:
+    """Examination of positions; those of different components are not connected."""
+    one, component = model.shared_parameters["examination"], model.components["columns"]
+    for label in np.unique(component[np.isfinite(one.value)]).tolist():
+        own = np.isfinite(one.value) & (component == label)
+        x = np.array(model.positions, float)[own]
+        part = one.take(own)
+        panel.plot(x, part.value, color=INK, linewidth=1.0, alpha=0.4 if own.sum() > 1 else 0.0)
+        _draw(panel, x, part._replace(high=np.minimum(part.high, 2.0 * HIGHEST)), INK, "")
+    title = "Examination" if model.identified else "Examination (not identified)"
+    panel.set(ylabel="examination", title=title, ylim=(0.0, min(panel.get_ylim()[1], HIGHEST)))
+    _label_positions(panel, model.positions)
+
+
+def draw_each_query(panel: Axes, models: Mapping[str, ClickModel]) -> None:
+    """Draw median and quartiles of the examination in position-based models of several queries."""
+    positions = tuple(sorted({position for model in models.values() for position in model.positions}))
+    good = [model.examination for model in models.values() if model.identified and model.positions == positions]
+    curves = [curve for curve in good if not np.isnan(curve).any()]
+    note = "no query has a complete curve"
+    if curves:
+        note = f"median and quartiles of the\n{len(curves):,} of {len(models):,} queries with a complete curve"
+        low, middle, high = np.quantile(curves, (0.25, 0.5, 0.75), axis=0)
+        panel.fill_between(positions, low, high, color=INK, alpha=0.2, linewidth=0)
+        panel.plot(positions, middle, "o-", color=INK, markersize=3, linewidth=1.2)
+    panel.annotate(note, (0.98, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=6.5, color="0.4")
+    panel.set(ylabel="examination", title="Examination", ylim=(0.0, min(panel.get_ylim()[1], HIGHEST)))
+    _label_positions(panel, positions)
+
+
+def _draw_columns(panel: Axes, model: ClickModel) -> None:
+    """Examination by position, a line for every position of the last click."""
+    gamma = model.examination
+    ranks = [ranks_of_column(column) for column in range(gamma.size)]
+    m = len(model.positions)
+    for last in range(m):
+        own = [k for k, (_, above) in enumerate(ranks) if above == last and np.isfinite(gamma[k])]
+        if own:
+            shade = PALETTE[0] if last == 0 else str(0.2 + 0.6 * last / m)
+            label = "no click above" if last == 0 else f"last click at {model.positions[last - 1]}"
+            x = [model.positions[ranks[k][0] - 1] for k in own]
+            # The shades of grey in between follow from the first and the last one in the legend.
+            shown = label if last in (0, 1, m - 1) else None
+            panel.plot(x, gamma[own], "o-", color=shade, markersize=2.5, linewidth=1.0, label=shown)
+    panel.set(xlabel="position", ylabel="examination", title=model.title, ylim=(0.0, None))
+    panel.legend(frameon=False, fontsize=6.5)
+
+
+def draw_items(panel: Axes, model: ClickModel) -> None:
+    """Draw the parameters of the items with the most impressions, in the order of the first parameter."""
+    if not model.item_parameters:
+        panel.annotate("no parameters of items", (0.5, 0.5), xycoords="axes fraction", ha="center", color="0.4")
+        return
+    first = next(iter(model.item_parameters.values())).value
+    often = np.argsort(-model.item_counts[0], kind="stable")[:MOST]
+    order = often[np.argsort(-np.nan_to_num(first[often]), kind="stable")]
+    for colour, (name, one) in zip(PALETTE, model.item_parameters.items()):
+        _draw(panel, np.arange(order.size, dtype=float), one.take(order), colour, name)
+    more = f"the {order.size} most shown of {first.size:,} items" if order.size < first.size else "items"
+    panel.set(xlabel=more, ylim=(0.0, 1.0), title=" and ".join(model.item_parameters).capitalize())
+    if order.size <= NAMED:
+        names = [str(model.items[k]) for k in order.tolist()]
+        panel.set_xticks(range(order.size), [name if len(name) <= 12 else f"{name[:11]}…" for name in names])
+        panel.tick_params(axis="x", labelrotation=90 if max(map(len, names)) > 2 else 0, labelsize=6.5)
+    else:
+        panel.set_xticks([])
+    if len(model.item_parameters) > 1:
+        panel.legend(frameon=False, fontsize=6.5)
+
+
+def _draw(panel: Axes, x: Floats, one: Estimates, colour: str, label: str) -> None:
+    sure = np.isfinite(one.low) & np.isfinite(one.high)
+    reach = np.maximum([(one.value - one.low)[sure], (one.high - one.value)[sure]], 0.0)
+    panel.errorbar(x[sure], one.value[sure], reach, fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.5)
+    panel.plot(x, one.value, "o", color=colour, markersize=2.5, label=label)
+
+
+def draw_calibration(panel: Axes, p: Floats, counts: Counts) -> None:
+    """Draw observed against fitted click rates ``p`` with 95% intervals, for every pair or, if there are many, bins."""
+    use = np.isfinite(p) & (p > 0.0) & (counts.shown > 0)
+    p, shown, clicked = p[use], counts.shown[use].astype(float), counts.clicked[use].astype(float)
+    binned = p.size > CROWD
+    if binned:
+        p, shown, clicked = _bins(p, shown, clicked)
+    if not p.size:
+        return
+    rate, low, high = clicked / shown, *_wilson(clicked, shown)
+    reach = np.maximum([rate - low, high - rate], 0.0)
+    panel.errorbar(p, rate, reach, fmt="o", color=INK, markersize=2.5, elinewidth=0.8, ecolor=INK if binned else FAINT)
+    ends = _axes(panel, p, rate)
+    panel.plot(ends, ends, "--", color=GUIDE, linewidth=1, zorder=0)
+    panel.set(xlabel="fitted click rate", ylabel="observed click rate", title="Observed against fitted")
+    if binned:
+        note = f"{len(p)} bins of {int(use.sum()):,} pairs,\nequal numbers of impressions"
+        panel.annotate(note, (0.98, 0.04), xycoords="axes fraction", ha="right", fontsize=6.5, color="0.4")
+
+
+def fitted_rates(model: ClickModel | Mapping[str, ClickModel], counts: Counts) -> Floats:
+    """Return the click probability of every (query, item, position) of counts, in a model or models by query."""
+    if isinstance(model, ClickModel):
+        return rates_of_counts(model, counts)
+    p = np.full(len(counts), np.nan)
+    for q, name in enumerate(counts.queries):
+        if name in model:
+            own = counts.query == q
+            p[own] = rates_of_counts(model[name], counts)[own]
+    return p
+
+
+def _axes(panel: Axes, p: Floats, rate: Floats) -> tuple[float, float]:
+    """Set axes, logarithmic if rates differ by an order of magnitude, and return the ends of the diagonal."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    wide = p.max() > 10.0 * p.min()
+    if not wide:
+        top = 1.08 * float(max(p.max(), rate.max()))
+        panel.set(xlim=(0.0, top), ylim=(0.0, top))
+        return 0.0, top
+    seen = np.concatenate([p, rate[rate > 0.0]])
+    bottom, top = 0.7 * float(seen.min()), min(1.0, 1.4 * float(seen.max()))
+    panel.set(xscale="log", yscale="log", xlim=(bottom, top), ylim=(bottom, top))
+    several = LogLocator(subs=(1.0, 2.0, 5.0) if top < 100.0 * bottom else (1.0,))
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_locator(several)
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
+    return bottom, top
+
+
+def _bins(p: Floats, shown: Floats, clicked: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sums over bins with about equal impressions, in the order of fitted rates."""
+    order = np.argsort(p, kind="stable")
+    reach = np.cumsum(shown[order])
+    label = np.minimum((reach - 0.5 * shown[order]) * BINS / reach[-1], BINS - 1).astype(np.int64)
+    expected, seen, got = (np.bincount(label, part[order], BINS) for part in (p * shown, shown, clicked))
+    full = seen > 0.0
+    return expected[full] / seen[full], seen[full].astype(float), got[full].astype(float)
+
+
+def _wilson(clicked: Floats, shown: Floats) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Wilson's 95% interval of a rate."""
+    middle = (clicked + 0.5 * Z**2) / (shown + Z**2)
+    half = Z / (shown + Z**2) * np.sqrt(clicked * (shown - clicked) / shown + 0.25 * Z**2)
+    return middle - half, middle + half
+
+
+def draw_differences(panel: Axes, comparison: Comparison) -> None:
+    """Draw how much more likely each model makes a test page than the reference, with 95% intervals.
+
+    Thick lines are intervals over pages, thin ones over queries. Models far below the reference are listed instead.
+    """
+    drawn, others = _split(comparison)
+    for k, row in enumerate(reversed(drawn)):
+        if np.isfinite(row["low_queries"]):
+            panel.plot([row["low_queries"], row["high_queries"]], [k, k], color=FAINT, linewidth=1.0)
+        panel.plot([row["low"], row["high"]], [k, k], color=PALETTE[0], linewidth=2.0)
+        panel.plot(row["difference"], k, "o", color=PALETTE[0], markersize=3)
+    panel.axvline(0.0, color=GUIDE, linestyle="--", linewidth=1, zorder=0)
+    panel.locator_params(axis="x", nbins=5)
+    panel.set_yticks(range(len(drawn)), [row["model"] for row in reversed(drawn)])
+    listed = ", ".join(f"{row['model']} {row['difference']:.2f}" for row in others)
+    note = "\n" + fill(f"not drawn: {listed}", 44) if others else ""
+    panel.set(xlabel=f"nats per page{note}", title=f"Log-likelihood above {comparison.reference}")
+
+
+def draw_perplexities(panel: Axes, comparison: Comparison) -> None:
+    """Draw how far the conditional perplexity of models is from that of the reference at every position.
+
+    The models are those of ``draw_differences``, as far as there are colours.
+    """
+    base = comparison[comparison.reference].score.conditional_perplexities
+    drawn, _ = _split(comparison)
+    names = [row["model"] for row in drawn if row["model"] != comparison.reference]
+    for colour, dash, name in zip(PALETTE, DASHES, names):
+        gap = comparison[name].score.conditional_perplexities - base
+        panel.plot(comparison.positions, gap, color=colour, linestyle=dash, marker="o", markersize=2.5, label=name)
+    panel.axhline(0.0, color=GUIDE, linestyle="--", linewidth=1, zorder=0)
+    panel.set(ylabel=f"minus that of {comparison.reference}", title="Perplexity given the clicks above")
+    _label_positions(panel, comparison.positions)
+    if names:
+        panel.legend(frameon=False, fontsize=6.5)
+
+
+def _split(comparison: Comparison) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of the models to draw, and of those that are too far below the reference."""
+    table = comparison.table()
+    scale = max(max(abs(row["difference"]) for row in table[: max(len(table) // 2, 1)]), 1e-3)
+    drawn = [row for row in table if row["difference"] > -WIDEST * scale]
+    return drawn, [row for row in table if row not in drawn]

@@ -1,1 +1,0 @@
-"""Chain click models: a user walks down the list, and goes on after a skip or a click with some probability."""
