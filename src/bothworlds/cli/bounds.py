@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import SIMULATION, app, console, count, one_line_errors, parse, world_of
+from .common import SIMULATION, app, count, one_line_errors, parse, world_of
+from .tables import print_rows
 
 
 @app.command("bounds", rich_help_panel=SIMULATION)
@@ -75,13 +76,10 @@ def _numbers(text: str, option: str) -> list[float]:
 
 
 def _print_bounds(rows: Sequence[Any], largest: float, rounds: int) -> None:
-    from rich.table import Table
+    def number(bound: float | None) -> str:
+        return "-" if bound is None else f"{bound:,.0f}" if bound < float("inf") else "infinite"
 
-    table = Table("source", "users", "side", "order", title=f"regret in {rounds:,} rounds", title_justify="left")
-    table.add_column("number", justify="right")
-    for row in rows:
-        number = "-" if row.bound is None else f"{row.bound:,.0f}" if row.bound < float("inf") else "infinite"
-        table.add_row(row.source, row.users, row.side, row.order, number)
-    table.add_section()
-    table.add_row("always the worst list", "stochastic", "equal", "T", f"{largest:,.0f}")
-    console().print(table)
+    headings = ("source", "users", "side", "order", "number")
+    cells = [(row.source, row.users, row.side, row.order, number(row.bound)) for row in rows]
+    cells.append(("always the worst list", "stochastic", "equal", "T", number(largest)))
+    print_rows(f"regret in {rounds:,} rounds", headings, cells, names=headings[:4])

@@ -222,14 +222,6 @@ def check_outputs(plot: Path | None, other: Path | None, endings: tuple[str, ...
         check_parquet()
 
 
-def console() -> Any:
-    """Return a Rich console for standard output."""
-    from rich.console import Console
-
-    # Output to a file or a pipe is not wrapped.
-    return Console() if sys.stdout.isatty() else Console(width=2000)
-
-
 def print_stopped() -> None:
     """Write to standard error that the command was interrupted."""
     typer.secho("stopped", err=True)

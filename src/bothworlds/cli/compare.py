@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, console, one_line_errors
+from .common import CLICK_LOGS, app, check_outputs, one_line_errors
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
+from .tables import print_rows
 
 if TYPE_CHECKING:
     from ..clicks import Comparison
@@ -80,16 +81,12 @@ def _numbers(text: str) -> list[float]:
 
 
 def _print_table(result: Comparison) -> None:
-    from rich.table import Table
-
-    title = f"{len(result.entries)} click models on {result.sizes[2]:,} test pages, the best first"
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    several = any(row["low_queries"] == row["low_queries"] for row in result.table())
-    headings = ["model", "prior", "log-likelihood", f"more than {result.reference}", "95%, pages"]
-    headings += [*(["95%, queries"] if several else []), "perplexity", "conditional", "impossible"]
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
-    for row in result.table():
+    table = result.table()
+    several = any(row["low_queries"] == row["low_queries"] for row in table)
+    headings = ["model", "prior", "log likelihood", f"more than {result.reference}", "95%, pages"]
+    headings += [*(["95%, queries"] if several else []), "perplexity", "given above", "impossible"]
+    rows = []
+    for row in table:
         cells = [row["model"], f"{row['prior']:g}", f"{row['log_likelihood']:.4f}"]
         if row["model"] == result.reference:
             cells += ["", "", *([""] if several else [])]
@@ -97,8 +94,9 @@ def _print_table(result: Comparison) -> None:
             cells += [f"{row['difference']:+z.4f}", _interval(row["low"], row["high"])]
             cells += [_interval(row["low_queries"], row["high_queries"])] if several else []
         cells += [f"{row['perplexity']:.4f}", f"{row['conditional_perplexity']:.4f}", f"{row['impossible']:,}"]
-        table.add_row(*cells)
-    console().print(table)
+        rows.append(cells)
+    title = f"{len(result.entries)} click models on {result.sizes[2]:,} test pages, the best first"
+    print_rows(title, headings, rows, names=("model",))
 
 
 def _interval(low: float, high: float) -> str:
@@ -107,19 +105,14 @@ def _interval(low: float, high: float) -> str:
 
 def _print_by_rank(result: Comparison) -> None:
     """Print conditional perplexity by position."""
-    from rich.table import Table
-
     positions = result.positions[:MAX_POSITIONS]
     title = "perplexity given the clicks above, by position"
     title += f" (the first {len(positions)})" if len(positions) < len(result.positions) else ""
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    table.add_column("model", no_wrap=True)
-    for position in positions:
-        table.add_column(f"at {position}", justify="right", no_wrap=True)
+    rows = []
     for entry in result.entries:
         curve = entry.score.conditional_perplexities[: len(positions)]
-        table.add_row(entry.model, *(f"{value:.3f}" for value in curve.tolist()))
-    console().print(table)
+        rows.append([entry.model, *(f"{value:.3f}" for value in curve.tolist())])
+    print_rows(title, ["model", *(f"at {position}" for position in positions)], rows, names=("model",))
 
 
 def _draw(result: Comparison, path: Path) -> Path:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, console, one_line_errors, policy_of
+from .common import CLICK_LOGS, app, check_outputs, one_line_errors, policy_of
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
+from .tables import print_rows
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
@@ -157,24 +158,15 @@ def read_marginals(path: Path) -> dict[str, list[float]]:
 
 
 def _print_table(evaluation: Evaluation) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from ..clicks.offpolicy.result import ESTIMATOR_NAMES
 
-    table = Table("clicks per page", title=Text(evaluation.target, style="table.title"), title_justify="left")
-    for position in evaluation.positions:
-        table.add_column(f"position {position}", justify="right")
-    table.add_column("whole page", justify="right")
-    table.add_column("95% interval", justify="right", no_wrap=True)
+    places = [f"position {position}" for position in evaluation.positions]
+    headings = ["clicks per page", *places, "whole page", "95% interval"]
+    rows = []
     for name in evaluation.estimators:
         parts = [evaluation.estimate(name, position) for position in (*evaluation.positions, None)]
-        between = _interval(parts[-1])
         label = ESTIMATOR_NAMES[name] + (f" at {evaluation.clip_weights:.4g}" if name == "clipped" else "")
-        table.add_row(
-            label, *(_number(part.value) for part in parts), between, style="dim" if name == "logged" else None
-        )
-    table.add_section()
+        rows.append([label, *(_number(part.value) for part in parts), _interval(parts[-1])])
     for attribute, label, style in (
         ("effective_impressions", "effective impressions", ",.0f"),
         ("effective_clicks", "effective clicks", ",.1f"),
@@ -182,8 +174,9 @@ def _print_table(evaluation: Evaluation) -> None:
         ("unsupported", "not supported", ".1%"),
     ):
         if evaluation.support:
-            table.add_row(label, *(format(getattr(part, attribute), style) for part in evaluation.support), "")
-    console().print(table)
+            rows.append([label, *(format(getattr(part, attribute), style) for part in evaluation.support), ""])
+    dim = [k for k, name in enumerate(evaluation.estimators) if name == "logged"]
+    print_rows(evaluation.target, headings, rows, names=headings[:1], dim=dim)
 
 
 def _number(value: float) -> str:
@@ -196,9 +189,9 @@ def _interval(estimate: Any) -> str:
 
 def _print_notes(result: Any) -> None:
     for note in result.notes:
-        console().print(note, style="dim", markup=False, highlight=False)
+        typer.secho(note, dim=True)
     for warning in result.warnings:
-        console().print(f"warning: {warning}", style="yellow", markup=False, highlight=False)
+        typer.secho(f"warning: {warning}", fg="yellow")
 
 
 def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:

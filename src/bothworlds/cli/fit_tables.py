@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from ..clicks.reading.errors import plural
-from .common import console
+from .tables import console
 
 if TYPE_CHECKING:
     from ..clicks import ClickModel, Counts

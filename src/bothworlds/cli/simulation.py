@@ -13,7 +13,6 @@ from .common import (
     SIMULATION,
     app,
     check_outputs,
-    console,
     count,
     one_line_errors,
     parse,
@@ -21,6 +20,7 @@ from .common import (
     warn,
     world_of,
 )
+from .tables import console, print_rows
 
 if TYPE_CHECKING:
     from ..arena import Result
@@ -225,33 +225,32 @@ def list_policies() -> None:
     Elsewhere it is a setting; without it, a policy plans for a short horizon and doubles it.
     The order of positions means: the first position is examined most, then the second.
     """
-    from rich.table import Table
-
     from .. import policies
 
-    table = Table("policy", "what it does", "needs to know", "settings", box=None, pad_edge=False, show_lines=False)
+    rows = []
     for name in policies.names():
         description = policies.describe(name)
         settings = ", ".join(f"{key}={value!r}" for key, value in description.settings.items())
-        table.add_row(name, description.sentence, ", ".join(description.needs) or "-", settings or "-")
-    console().print(table)
+        rows.append((name, description.sentence, ", ".join(description.needs) or "-", settings or "-"))
+    _print_list(("policy", "what it does", "needs to know", "settings"), rows)
 
 
 @app.command("worlds", rich_help_panel=SIMULATION)
 @one_line_errors
 def list_worlds() -> None:
     """List the worlds: their users and their settings."""
-    from rich.table import Table
-
     from .. import worlds
 
-    table = Table("world", "its users", "settings", box=None, pad_edge=False)
+    rows = []
     for name in worlds.names():
         sentence, settings = worlds.describe(name)
-        table.add_row(
-            name, sentence.replace("``", "`"), ", ".join(f"{key}={value!r}" for key, value in settings.items()) or "-"
-        )
-    console().print(table)
+        written = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        rows.append((name, sentence.replace("``", "`"), written or "-"))
+    _print_list(("world", "its users", "settings"), rows)
+
+
+def _print_list(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print_rows("", headings, rows, names=headings[:1], sentences=headings[1:])
 
 
 def _compete(
@@ -290,33 +289,28 @@ def _print_warnings(world: str, settings: Mapping[str, Any]) -> None:
 
 
 def _print_table(results: Sequence[Result]) -> None:
-    from rich.table import Column, Table
+    from rich.text import Text
 
     from ..arena import standings
 
     ranked = standings(results)
-    table = Table(Column("policy", no_wrap=True), title=ranked.title, title_justify="left", pad_edge=False)
-    for world in ranked.worlds:
-        table.add_column(world.replace("/", "/\n", 1).replace("(", "\n("), justify="right", no_wrap=True)
-    table.add_column("µs per\nround", justify="right")
+    headings = ["policy", *(world.replace("/", "/ ", 1).replace("(", " (") for world in ranked.worlds), "µs per round"]
+    rows = []
     for row in ranked.rows:
-        cells = ["" if cell is None else f"[bold]{cell.text}" if cell.best else cell.text for cell in row.cells]
-        cost = "" if row.cost is None else f"{row.cost:.2f}"
-        table.add_row(row.name, *cells, cost, style="dim" if row.reference else None)
-    console().print(table)
+        cells = ["" if cell is None else Text(cell.text, "bold" if cell.best else "") for cell in row.cells]
+        rows.append([row.name, *cells, "" if row.cost is None else f"{row.cost:.2f}"])
+    dim = [k for k, row in enumerate(ranked.rows) if row.reference]
+    print_rows(ranked.title, headings, rows, names=("policy",), dim=dim)
 
 
 def _print_attacks(results: Sequence[Result]) -> None:
     """Print what adversaries reached and paid, if there were any: means over replications."""
-    from rich.table import Table
-
     attacked = [(result, result.attack) for result in results if result.attack is not None]
     if not attacked:
         return
-    columns = ("policy", "world", "flips", "rounds touched", "target first", "target in the list", "regret")
-    table = Table(*columns, title="Attacks", title_justify="left", pad_edge=False)
-    for result, scores in attacked:
-        table.add_row(
+    headings = ("policy", "world", "flips", "rounds touched", "target first", "target in the list", "regret")
+    rows = [
+        (
             result.policy,
             result.world,
             f"{scores.flips[:, -1].mean():,.0f}",
@@ -325,7 +319,9 @@ def _print_attacks(results: Sequence[Result]) -> None:
             f"{scores.share_shown().mean():.1%}",
             f"{result.regret()[:, -1].mean():,.0f}",
         )
-    console().print(table)
+        for result, scores in attacked
+    ]
+    print_rows("Attacks", headings, rows, names=headings[:2])
 
 
 def _write(results: Sequence[Result], save: Path | None, plot: Path | None) -> None:
