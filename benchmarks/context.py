@@ -22,8 +22,8 @@ import numpy as np
 import bothworlds
 from bothworlds.arena.loop import play_compiled, start, users_of
 from bothworlds.core import cores, streams
-from bothworlds.policies import Policy, one_for_all, one_per_context, policy
-from bothworlds.worlds import ContextualWorld, World
+from bothworlds.policies import Policy, one_for_all, policy
+from bothworlds.worlds import ContextualWorld, World, matrix
 from bothworlds.worlds.contextual import EXAMINATION, change, labelled, labels, noise, segments
 from bothworlds.worlds.users import new_answer
 
@@ -37,7 +37,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "research" / "context.md"
 CELLS = Path("out/context")
 STUDENT = {2: 12.71, 3: 4.30, 5: 2.78, 10: 2.26}  # 97.5% quantile by number of worlds; 1.96 for others
 LEARNERS = ("context-ts", "all-weather")
-ONE, ONE_STEADY, EACH = one_for_all("all-weather"), one_for_all("gibbs-ts"), one_per_context("gibbs-ts")
+ONE, ONE_STEADY = one_for_all("all-weather"), one_for_all("gibbs-ts")
+EACH = "gibbs-ts by itself in every context"
 SHARE, BELOW = "share of the gap", "clicks a page below"
 
 
@@ -47,7 +48,7 @@ class Row(NamedTuple):
     name: str
     world: Callable[[int], World]
     measure: str
-    rivals: Sequence[Policy]
+    rivals: Sequence[Policy | str]
     targets: tuple[float | None, float | None]
     learners: Sequence[str] = LEARNERS
 
@@ -131,10 +132,33 @@ def earned(row: Row, seed: int, player: str | Policy) -> Any:
     """Return the rewards at the marks of one game (marks,), and those of the best lists."""
     world = row.world(1000 + seed)
     world.name = f"{row.name} {seed}"  # what is kept is found by it
+    if player == EACH:
+        return np.array([each_alone(world, seed), each_alone(world, seed)]) / np.array(MARKS)
     result = bothworlds.play(
         player, world, ROUNDS, replications=1, seed=seed, checkpoints=MARKS, jobs=1, progress=False, cells=CELLS
     )
     return np.array([result.reward[0], result.best_dynamic]) / np.array(MARKS)
+
+
+def each_alone(world: Any, seed: int) -> Any:
+    """Return the rewards at the marks of one gibbs-ts for each context, which is played by itself with its share."""
+    total = np.zeros(len(MARKS))
+    for c, (share, table) in enumerate(zip(world.share(0), world.click_table(0))):
+        alone, marks = matrix(table), [max(k + 1, round(share * mark)) for k, mark in enumerate(MARKS)]
+        alone.name = f"{world.name}, context {c}"
+        result = bothworlds.play(
+            "gibbs-ts",
+            alone,
+            marks[-1],
+            replications=1,
+            seed=seed,
+            checkpoints=marks,
+            jobs=1,
+            progress=False,
+            cells=CELLS,
+        )
+        total += result.average_reward()[0] * share * np.array(MARKS)
+    return total
 
 
 def measured(row: Row) -> list[dict[str, Any]]:

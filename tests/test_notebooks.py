@@ -21,6 +21,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SIZES = {
     "paper-in-ten-minutes.ipynb": {"ROUNDS": 2_000, "SEEDS": 2},
     "click-log-to-decision.ipynb": {"PAGES": 2_000, "ROUNDS": 1_000},
+    "a-list-for-every-visitor.ipynb": {"PAGES": 8_000, "SEEDS": 2},
 }
 
 PROGRESS = re.compile(r"([\w ]+: \d+% after .*\n)+")
@@ -102,7 +103,12 @@ def texts(notebook):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["paper-in-ten-minutes.ipynb", pytest.param("click-log-to-decision.ipynb", marks=pytest.mark.nightly)]
+    "name",
+    [
+        "paper-in-ten-minutes.ipynb",
+        "a-list-for-every-visitor.ipynb",
+        pytest.param("click-log-to-decision.ipynb", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_notebook_runs_with_the_packages_it_asks_for(name):
     notebook = nbformat.read(EXAMPLES / name, 4)
