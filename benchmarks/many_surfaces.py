@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from bothworlds.serve.config import Config
-from bothworlds.serve.dashboard.routes import routes
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.surface_rules import create_surface
 from bothworlds.serve.http.app import Service
@@ -59,8 +58,7 @@ def main() -> None:
         fill(place, options.surfaces, options.segments)
         with closing(open_store(place)) as store:
             engine = Engine(store)
-            pages = routes(engine, audit=store.audit)
-            client = Client(Service(engine, store, Config(request_log=False), pages=pages))
+            client = Client(Service(engine, store, Config(request_log=False)))
             started = time.perf_counter()
             client.run(client.service.start())
             print(f"start: {time.perf_counter() - started:.2f} s")

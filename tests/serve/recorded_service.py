@@ -17,11 +17,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Router
 
 from bothworlds.serve.config import Config
-from bothworlds.serve.dashboard.routes import routes
 from bothworlds.serve.engine import served
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
-from bothworlds.serve.http.operations import OPERATIONS
 from bothworlds.serve.http.rank_feedback import FEEDBACK
 from bothworlds.serve.model import DRAW_KEY, event_id_of
 from bothworlds.serve.stores import open_store
@@ -43,9 +41,8 @@ class RecordedService:
         self.store = store or temporary_store()
         self.store.put(DRAW_KEY, bytes(32), only_if_absent=True)  # events have the same ids in every run
         self.engine = Engine(self.store)
-        pages = routes(self.engine, audit=self.store.audit, operations=OPERATIONS)
         config = Config(allowed_origins=("*",), request_log=False)
-        self.service = Service(self.engine, self.store, config, pages=pages)
+        self.service = Service(self.engine, self.store, config)
         self.failing, self.ranks, self.batches, self.headers = [], [], [], []
         self.rejecting, self.delay = False, 0.0
         self._surfaces, self._items, self._slots = surfaces, items, slots

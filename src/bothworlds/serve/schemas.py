@@ -272,7 +272,6 @@ class EventView(TypedDict):
     ]
     learned: NotRequired[bool]
     why: str
-    policy: NotRequired[dict[str, Any] | None]
 
 
 class Served(TypedDict):

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import Config
-from bothworlds.serve.dashboard.routes import HEADERS, routes
+from bothworlds.serve.dashboard.routes import HEADERS, Sources, routes
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.operations import OPERATIONS
@@ -51,7 +51,7 @@ def dashboard(browser):
         return HTMLResponse("<p>" + "w" * 3000 + "</p><script>1</script>", headers=HEADERS)
 
     engine = showing()
-    pages = [Route("/broken", broken), *routes(engine, audit=audit, operations=OPERATIONS)]
+    pages = [Route("/broken", broken), *routes(Sources(engine, audit, operations=OPERATIONS))]
     with listening(Starlette(routes=pages)) as address, watched(browser):
         yield address
 
@@ -219,7 +219,7 @@ def test_selecting_a_range_loads_it(browser, dashboard):
 
 
 def test_commands_can_be_copied(browser):
-    with listening(Starlette(routes=routes(showing([])))) as fresh:
+    with listening(Starlette(routes=routes(Sources(showing([]), audit)))) as fresh:
         browser.open(fresh + "/")
         assert browser.run("document.querySelectorAll('button.copier').length") == 3
         assert f"{fresh}/v1/surfaces/home" in browser.run("document.querySelector('pre').textContent")
@@ -425,7 +425,7 @@ def editing(browser):
     """The address of a service without surfaces and keys, and its engine; pages run no scripts of their own."""
     store = temporary_store()
     engine = Engine(store)
-    service = Service(engine, store, Config(request_log=False), pages=routes(engine))
+    service = Service(engine, store, Config(request_log=False))
     with listening(service, started=True) as address:
         browser.errors.clear()
         browser.show()

@@ -26,7 +26,7 @@ class PageClient:
     """Requests pages of the dashboard without a server."""
 
     def __init__(self, engine, **options):
-        self._app = Starlette(routes=routes.routes(engine, audit=audit, operations=OPERATIONS, **options))
+        self._app = Starlette(routes=routes.routes(routes.Sources(engine, audit, operations=OPERATIONS, **options)))
 
     def get(self, path, **options):
         return asyncio.run(self._get(path, **options))

@@ -43,17 +43,17 @@ async def shown_to(engine, visitors):
 
 @with_engine()
 async def test_changes_are_served_at_once_and_audited(engine, store, clock):
-    await engine.administration.pause_item("home", "a", actor="test")
+    await engine.administration.change_item("home", "a", "pause", actor="test")
     assert "a" not in await shown_to(engine, "p")
-    await engine.administration.resume_item("home", "a", actor="test")
-    await engine.administration.put_item("home", "g", actor="test")
+    await engine.administration.change_item("home", "a", "resume", actor="test")
+    await engine.administration.change_item("home", "g", "add", actor="test")
     assert {"a", "g"} <= await shown_to(engine, "q")
-    await engine.administration.delete_item("home", "g", actor="test")
+    await engine.administration.change_item("home", "g", "remove", actor="test")
     assert "g" not in await shown_to(engine, "z")
     with pytest.raises(Conflict, match="removed"):
-        await engine.administration.resume_item("home", "g", actor="test")
+        await engine.administration.change_item("home", "g", "resume", actor="test")
     with pytest.raises(Unknown):
-        await engine.administration.pause_item("home", "nobody", actor="test")
+        await engine.administration.change_item("home", "nobody", "pause", actor="test")
     assert [entry["action"] for entry in store.audit(1, 10)] == [
         "remove item",
         "add item",
@@ -81,10 +81,12 @@ async def test_a_change_of_an_outdated_version_is_refused(engine, store, clock):
 
 
 CHANGES = {
-    "pause": lambda engine, k: engine.administration.pause_item("home", ITEMS[k % 6], actor="test"),
-    "resume": lambda engine, k: engine.administration.resume_item("home", ITEMS[k % 6], actor="test"),
-    "remove": lambda engine, k: engine.administration.delete_item("home", ITEMS[k % 6], actor="test"),
-    "add": lambda engine, k: engine.administration.put_item("home", [*ITEMS, "new", "newer"][k % 8], actor="test"),
+    "pause": lambda engine, k: engine.administration.change_item("home", ITEMS[k % 6], "pause", actor="test"),
+    "resume": lambda engine, k: engine.administration.change_item("home", ITEMS[k % 6], "resume", actor="test"),
+    "remove": lambda engine, k: engine.administration.change_item("home", ITEMS[k % 6], "remove", actor="test"),
+    "add": lambda engine, k: engine.administration.change_item(
+        "home", [*ITEMS, "new", "newer"][k % 8], "add", actor="test"
+    ),
     "holdout": lambda engine, k: engine.administration.patch_surface(
         "home", {"holdout": k % 5 / 10, "floor": 0.05}, actor="test"
     ),
@@ -176,7 +178,7 @@ def test_a_replay_that_was_interrupted_is_done_after_a_restart(tmp_path):
 async def test_a_policy_that_cannot_be_computed_is_refused_and_nothing_is_changed(engine, store, clock):
     with pytest.raises(Invalid, match="only a simulation has"):
         await engine.administration.patch_surface("home", {"policy": "oracle"}, actor="ann")
-    await engine.administration.pause_item("home", "f", actor="ann")
+    await engine.administration.change_item("home", "f", "pause", actor="ann")
     with pytest.raises(StateConflict, match="batchrank can only show all items"):
         await engine.administration.patch_surface("home", {"policy": "batchrank"}, actor="ann")
     assert engine.registry.surface("home").version == 2
@@ -344,8 +346,8 @@ def test_two_processes_change_one_surface(tmp_path):
             await one.administration.put_surface(
                 "home", {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}, actor="one"
             )
-            await two.administration.put_item("home", "g", actor="two")
-            await one.administration.put_item("home", "h", actor="one")
+            await two.administration.change_item("home", "g", "add", actor="two")
+            await one.administration.change_item("home", "h", "add", actor="one")
             changes = [
                 (one if k % 2 else two).administration.patch_surface("home", {"guard_after": 100 + k}, actor=str(k))
                 for k in range(8)
@@ -442,7 +444,7 @@ async def test_a_surface_may_begin_with_a_single_item(engine, store, clock):
     state = await engine.reports.state("small")
     assert (state["items"], state["rounds"], state["marginals"]["x"]) == (["x"], 0, [[1.0]])
     await engine.reports.report("small")
-    await engine.administration.put_item("small", "y", actor="ann")
+    await engine.administration.change_item("small", "y", "add", actor="ann")
     pages = [await visit(engine, f"s{k}", {"y"}, surface="small") for k in range(20)]
     assert {page.slots[0].item for page in pages} == {"x", "y"}
     await refreshed(engine)

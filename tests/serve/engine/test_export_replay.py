@@ -51,10 +51,10 @@ async def visited(engines, divisible):
             constraints |= {"exclude": ["b"]} if k % 5 == 1 else {}
             constraints |= {"pins": {1: "e"}} if k % 7 == 2 else {}
             if k == 20:
-                await engine.administration.pause_item("home", "c", actor="test")
+                await engine.administration.change_item("home", "c", "pause", actor="test")
             if k == 40:
-                await engine.administration.resume_item("home", "c", actor="test")
-                await engine.administration.put_item("home", "g", actor="test")
+                await engine.administration.change_item("home", "c", "resume", actor="test")
+                await engine.administration.change_item("home", "g", "add", actor="test")
             await engine.registry.catch_up()
         page = await engine.rank("home", f"v{k}", **constraints)
         if k % 6 == 5:

@@ -53,8 +53,8 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
         names = [f"v{k}" for k in range(60)]
         await visits(engine, names[::2], {"a", "b"}, segment="m")
         await visits(engine, names[1::2], {"a", "b"}, exclude=["f"], pins={0: "c"})
-        await engine.administration.put_item("home", "g", actor="test")
-        await engine.administration.pause_item("home", "e", actor="test")
+        await engine.administration.change_item("home", "g", "add", actor="test")
+        await engine.administration.change_item("home", "e", "pause", actor="test")
         await visits(engine, [f"w{k}" for k in range(30)], {"g"})
         await refreshed(engine)
         header, *rows = await asyncio.to_thread(list, engine.log.export("home"))
@@ -93,7 +93,7 @@ def test_items_in_another_order_are_known_by_their_names(tmp_path):
     @with_engine()
     async def run(engine, store, clock):
         await visits(engine, [f"v{k}" for k in range(20)], {"a"}, exclude=["f", "e"])
-        await engine.administration.put_item("home", "new", actor="test")
+        await engine.administration.change_item("home", "new", "add", actor="test")
         await visits(engine, [f"w{k}" for k in range(20)], {"a"}, exclude=["a", "b", "c", "d"])
         await refreshed(engine)
         rows, ours = await asyncio.to_thread(list, engine.log.export("home")), await engine.reports.state("home")

@@ -11,14 +11,11 @@ import pytest
 from bothworlds import policies
 from bothworlds.serve.engine import surface_rules
 from bothworlds.serve.engine.surface_rules import (
-    activate_item,
+    change_item,
     change_settings,
     create_surface,
-    pause_item,
     policy_of,
     promote,
-    remove_item,
-    resume_item,
     served_names,
     update_surface,
 )
@@ -121,21 +118,21 @@ def test_only_another_policy_other_settings_of_it_and_other_slots_mean_that_the_
 
 def test_items_of_a_policy_without_parts_cannot_be_changed():
     known = surface(policy="batchrank")
-    for change in (pause_item, remove_item):
+    for action in ("pause", "remove"):
         with pytest.raises(StateConflict, match="batchrank can only show all items, and the same ones for ever"):
-            change(known, "c", NOW)
-    for change in (lambda: activate_item(known, "d", NOW), lambda: update_surface(known, {"items": ["d"]}, NOW)):
+            change_item(known, "c", action, NOW)
+    for change in (lambda: change_item(known, "d", "add", NOW), lambda: update_surface(known, {"items": ["d"]}, NOW)):
         with pytest.raises(StateConflict):
             change()
     assert not update_surface(known, {"items": ["a"]}, NOW).action
     # Together with another policy they can.
     both = update_surface(known, {"items": ["d"], "policy": "uniform"}, NOW).surface
     assert [item.name for item in both.items] == ["a", "b", "c", "d"]
-    paused = pause_item(both, "a", NOW).surface
+    paused = change_item(both, "a", "pause", NOW).surface
     for changes in ({"policy": "batchrank"}, {"arms": [{"name": "new", "policy": "batchrank", "share": 0.5}]}):
         with pytest.raises(StateConflict):
             change_settings(paused, changes, NOW)
-    resumed = resume_item(paused, "a", NOW).surface
+    resumed = change_item(paused, "a", "resume", NOW).surface
     assert change_settings(resumed, {"policy": "batchrank"}, NOW).surface.settings.policy == "batchrank"
 
 
@@ -146,14 +143,14 @@ def test_there_are_limits_to_items():
     most = surface(items=[str(k) for k in range(surface_rules.MAX_ITEMS)])
     assert len(most.items) == 20_000
     with pytest.raises(TooMany):
-        activate_item(most, "one more", NOW)
+        change_item(most, "one more", "add", NOW)
     with pytest.raises(TooMany):
         surface(items=[str(k) for k in range(surface_rules.MAX_ITEMS + 1)])
 
 
 def test_thousands_of_items_are_added_by_one_change():
     known = surface(items=["a", "b", "c", "d"])
-    known = remove_item(pause_item(known, "b", NOW).surface, "c", NOW).surface
+    known = change_item(change_item(known, "b", "pause", NOW).surface, "c", "remove", NOW).surface
     names = ["c", "b", *(f"new {k}" for k in range(10_000))]
     change = update_surface(known, {"items": names}, NOW)
     assert [item.state for item in change.surface.items[:3]] == ["active", "paused", "active"]
@@ -166,18 +163,18 @@ def test_removed_items_make_room_for_others(monkeypatch):
     monkeypatch.setattr(surface_rules, "MAX_ITEMS_EVER", 6)
     known = surface(items=["a", "b", "c", "d"])
     with pytest.raises(TooMany, match="at most 4 items"):
-        activate_item(known, "e", NOW)
+        change_item(known, "e", "add", NOW)
     for old, new in (("c", "e"), ("d", "f")):
-        known = activate_item(remove_item(known, old, NOW).surface, new, NOW).surface
+        known = change_item(change_item(known, old, "remove", NOW).surface, new, "add", NOW).surface
     with pytest.raises(TooMany, match="at most 4 items"):
-        activate_item(pause_item(known, "a", NOW).surface, "g", NOW)
+        change_item(change_item(known, "a", "pause", NOW).surface, "g", "add", NOW)
     with pytest.raises(TooMany, match="6 items, including removed ones"):
-        activate_item(remove_item(known, "a", NOW).surface, "g", NOW)
+        change_item(change_item(known, "a", "remove", NOW).surface, "g", "add", NOW)
 
 
 def test_the_index_of_a_removed_item_is_not_reused():
-    known = remove_item(surface(), "c", NOW).surface
-    known = activate_item(activate_item(known, "d", NOW).surface, "c", NOW).surface
+    known = change_item(surface(), "c", "remove", NOW).surface
+    known = change_item(change_item(known, "d", "add", NOW).surface, "c", "add", NOW).surface
     assert [(item.name, item.index, item.state) for item in known.items] == [
         ("a", 0, "active"),
         ("b", 1, "active"),
@@ -187,26 +184,26 @@ def test_the_index_of_a_removed_item_is_not_reused():
 
 
 def test_a_removed_item_is_added_again_and_not_resumed():
-    known = remove_item(surface(), "c", NOW).surface
+    known = change_item(surface(), "c", "remove", NOW).surface
     with pytest.raises(StateConflict, match="removed; add it again"):
-        resume_item(known, "c", NOW)
+        change_item(known, "c", "resume", NOW)
     with pytest.raises(StateConflict, match="removed; add it again first"):
-        pause_item(known, "c", NOW)
-    for change in (pause_item, remove_item, resume_item):
+        change_item(known, "c", "pause", NOW)
+    for action in ("pause", "remove", "resume"):
         with pytest.raises(Unknown, match="has no item 'nobody'"):
-            change(known, "nobody", NOW)
-    assert activate_item(known, "c", NOW).action == "resume item"
+            change_item(known, "nobody", action, NOW)
+    assert change_item(known, "c", "add", NOW).action == "resume item"
 
 
 def test_a_surface_keeps_enough_active_items_for_its_slots():
     with pytest.raises(Invalid, match="2 slots need 2 active items; there are 1"):
-        pause_item(pause_item(surface(), "a", NOW).surface, "b", NOW)
+        change_item(change_item(surface(), "a", "pause", NOW).surface, "b", "pause", NOW)
 
 
 def test_a_change_without_effect_keeps_the_version():
     known = surface()
     assert change_settings(known, {"slots": 2}, NOW).surface is known
-    assert activate_item(known, "a", NOW).surface is known
+    assert change_item(known, "a", "add", NOW).surface is known
     assert update_surface(known, {"slots": 2, "items": ["b"]}, NOW).surface is known
 
 

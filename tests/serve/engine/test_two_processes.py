@@ -105,7 +105,7 @@ def test_what_one_changes_the_other_knows(two):
     async def check(one, other, clock):
         await put_surface(other, "second")
         assert (await one.rank("second", "r")).slots
-        await one.administration.put_item("home", "new", actor="test")
+        await one.administration.change_item("home", "new", "add", actor="test")
         ranked = await one.rank("home", "r1", pins={0: "new"})
         await written(one)
         assert (await other.rank("home", "r1")).slots == ranked.slots

@@ -64,7 +64,7 @@ async def test_the_state_has_counts_of_what_was_learned_and_what_is_drawn_from(e
     assert page.policy_id == state["policy_id"]
     assert [slot.p for slot in page.slots] == [x[ITEMS.index(slot.item), slot.slot] for slot in page.slots]
     # A new item has a row at once, at the median.
-    await engine.administration.put_item("home", "g", actor="ann")
+    await engine.administration.change_item("home", "g", "add", actor="ann")
     grown = await engine.reports.state("home")
     assert (grown["items"][-1], grown["shown"][-1]) == ("g", [0, 0, 0])
     assert grown["loss"][-1] == pytest.approx(np.median(state["loss"], axis=0))

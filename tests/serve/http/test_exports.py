@@ -11,7 +11,6 @@ import pytest
 from bothworlds import Ranker
 from bothworlds.export_format import EXPORT_FORMAT
 from bothworlds.serve.config import Config
-from bothworlds.serve.dashboard.routes import routes
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
@@ -29,8 +28,7 @@ def client():
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(str(Path(folder) / "whole.db"))
         engine = Engine(store)
-        pages = routes(engine, audit=store.audit)
-        client = Client(Service(engine, store, Config(request_log=False), pages=pages))
+        client = Client(Service(engine, store, Config(request_log=False)))
         client.store, client.engine = store, engine
         client.run(client.service.start())
         client.key = create_key(store, ["admin"], "", 0)

@@ -65,8 +65,7 @@ def client():
     """A service on a real engine, with keys of three roles."""
     store = temporary_store()
     engine = Engine(store, refresh_ms=3_600_000)
-    pages = routes.routes(engine, audit=store.audit)
-    client = Client(Service(engine, store, Config(request_log=False), pages=pages))
+    client = Client(Service(engine, store, Config(request_log=False)))
     client.store, client.engine = store, engine
     client.keys = {role: create_key(store, [role], "", 0) for role in ("admin", "read", "serve")}
     client.run(client.service.start())

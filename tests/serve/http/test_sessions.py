@@ -11,7 +11,6 @@ import pytest
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from bothworlds.serve.dashboard.routes import routes
 from bothworlds.serve.http import auth, sessions
 from bothworlds.serve.http.auth import create_key, revoke_key
 
@@ -53,7 +52,7 @@ def test_with_keys_pages_need_a_session(site, store):
 
 
 def test_signing_in_leads_back_to_the_page_that_was_asked_for(serving, store, engine):
-    site = serving(pages=routes(engine))
+    site = serving()
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     asked = "/surfaces/a%2Fb?range=7d&segment=s%3Amobile"
@@ -82,7 +81,7 @@ def test_signing_in_leads_to_no_other_host(site, store, elsewhere):
 
 
 def test_the_sign_in_page_has_the_style_and_headers_of_the_dashboard(serving, store, engine):
-    site = serving(pages=routes(engine))
+    site = serving()
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     form = site("GET", "/sign-in")

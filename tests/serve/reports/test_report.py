@@ -121,7 +121,7 @@ async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
 @with_engine(minimum_exposure=0.5)
 async def test_the_report_warns_of_a_minimum_exposure_that_has_become_unreachable(engine, store, clock):
     assert "cannot be reached" not in " ".join((await engine.reports.report("home"))["warnings"])
-    await engine.administration.put_item("home", "g", actor="test")
+    await engine.administration.change_item("home", "g", "add", actor="test")
     assert "cannot be reached" in " ".join((await engine.reports.report("home"))["warnings"])
     await engine.administration.patch_surface("home", {"floor": 0.1}, actor="test")
 

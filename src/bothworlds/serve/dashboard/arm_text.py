@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..schemas import ArmLine, ReportView
-from .text import CLICKS, Verdict, counted, is_number, not_compared, percent, starting, timestamp
+from .text import CLICKS, Verdict, compared, counted, figures, percent, starting, timestamp
 
 OWN = "learner"  # the arm of the surface's own policy
 
@@ -17,14 +17,6 @@ def arm_name(name: str) -> str:
     ('new', "the surface's own policy")
     """
     return "the surface's own policy" if name == OWN else name
-
-
-def is_compared(line: ArmLine) -> bool:
-    """Return whether an arm has an interval of its difference from the first one."""
-    comparison = line["comparison"]
-    if comparison is None or not comparison["enough"]:
-        return False
-    return all(map(is_number, (comparison["relative"], comparison["low"], comparison["high"])))
 
 
 def compared_with_first(line: ArmLine, what: str = CLICKS) -> str:
@@ -40,12 +32,8 @@ def compared_with_first(line: ArmLine, what: str = CLICKS) -> str:
     comparison = line["comparison"]
     if comparison is None:
         said = "the others are compared with it"
-    elif not is_compared(line):
-        said = not_compared(comparison, "not enough data yet")
     else:
-        relative, ends = percent(comparison["relative"], signed=True), [comparison["low"], comparison["high"]]
-        said = f"{relative} {what} compared with {arm_name(comparison['compared_with'])}"
-        said += f" (95% interval {percent(ends[0])} to {percent(ends[1])})"
+        said = compared(comparison, what, arm_name(comparison["compared_with"]))
     if line["guarded_since"] is not None:
         said += f"; the guard shows the page's own order instead since {timestamp(line['guarded_since'])} UTC"
     return said
@@ -65,27 +53,27 @@ def arm_verdict(report: ReportView) -> Verdict:
         return Verdict("bad", "The arms cannot be compared: pages or feedback of some of them are missing")
     what = counted(report)
     first, *others = report["arms"]
-    compared = [line for line in others if is_compared(line)]
-    ahead = [line for line in compared if _ends(line)[0] > 0.0]
+    known = {line["name"]: found for line in others if (found := figures(line["comparison"]))}
+    ahead = [line for line in others if line["name"] in known and known[line["name"]][1] > 0.0]
     if len(ahead) == 1:
         return _winner(ahead[0], first, report)
     if ahead:
         meaning = "They are not compared with each other. To find out which is better, keep only these as arms."
         return Verdict("good", f"{_listed(ahead)} get more {what} than {arm_name(first['name'])}", meaning)
-    if not others or len(compared) < len(others):
+    if not others or len(known) < len(others):
         return Verdict("none", "Not enough data yet to compare all arms", "The table says what each still needs.")
-    if all(_ends(line)[1] < 0.0 for line in others):
+    if all(high < 0.0 for _, _, high in known.values()):
         sentence = f"{_capitalised(arm_name(first['name']))} gets more {what} than {_listed(others)}"
         return Verdict("good", sentence, _how_to_promote(first, report))
     return Verdict("none", "No clear difference between the arms so far: some intervals include zero")
 
 
 def _winner(best: ArmLine, first: ArmLine, report: ReportView) -> Verdict:
-    low, high = _ends(best)
     comparison = best["comparison"]
+    relative, low, high = figures(comparison) or (0.0, 0.0, 0.0)
     since = starting(comparison["since"] if comparison else None, report["until"])
     sentence = f"{_capitalised(arm_name(best['name']))} gets more {counted(report)} than {arm_name(first['name'])}: "
-    sentence += f"{percent(_relative(best), signed=True)} (95% interval {percent(low)} to {percent(high)}) {since}"
+    sentence += f"{percent(relative, signed=True)} (95% interval {percent(low)} to {percent(high)}) {since}"
     return Verdict("good", sentence, _how_to_promote(best, report))
 
 
@@ -101,13 +89,3 @@ def _listed(lines: Sequence[ArmLine]) -> str:
 
 def _capitalised(name: str) -> str:
     return name[:1].upper() + name[1:] if name == arm_name(OWN) else name
-
-
-def _relative(line: ArmLine) -> float:
-    comparison = line["comparison"]
-    return 0.0 if comparison is None else comparison["relative"] or 0.0
-
-
-def _ends(line: ArmLine) -> tuple[float, float]:
-    comparison = line["comparison"]
-    return (0.0, 0.0) if comparison is None else (comparison["low"] or 0.0, comparison["high"] or 0.0)

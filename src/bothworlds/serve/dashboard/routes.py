@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -53,39 +53,27 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
-Latency = Callable[[], Mapping[str, Any]]
-AuditLog = Callable[[int | None, int], Sequence[Mapping[str, Any]]]  # of a surface id (None: all), at most so many
-
-
-class ApiCall(Protocol):
-    """A call of the HTTP API, as the page /api lists it."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def role(self) -> str | None: ...
-
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the pages get their data: the engine and, if given, latency, audit log and the calls of the API."""
+    """Where the pages get their data.
+
+    ``audit`` is ``Store.audit``; ``latency`` returns figures of the HTTP side (``rank_p50_ms``, ...) that are shown
+    with the health; ``operations`` are the calls listed at /api: each has a method, a path, a summary and a role.
+    """
 
     engine: Engine
-    latency: Latency | None
-    audit: AuditLog | None
-    operations: Sequence[ApiCall]
+    audit: Callable[[int | None, int], Sequence[Mapping[str, Any]]]
+    latency: Callable[[], Mapping[str, Any]] = dict
+    operations: Sequence[Any] = ()
 
     async def health(self) -> dict[str, Any]:
-        """Return the engine's health with the latency of the HTTP side; reads the store in a worker thread."""
-        return {**await asyncio.to_thread(self.engine.health), **(self.latency() if self.latency else {})}
+        """Return the engine's health with the latency of the HTTP side."""
+        return {**await asyncio.to_thread(self.engine.health), **self.latency()}
 
     async def changes(self, surface_id: int | None, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return the latest entries of the audit log; reads the store in a worker thread."""
-        return await asyncio.to_thread(self.audit, surface_id, limit) if self.audit else []
+        return await asyncio.to_thread(self.audit, surface_id, limit)
 
 
 async def surfaces_page(sources: Sources, request: Request) -> Response:
@@ -149,19 +137,8 @@ PAGES: dict[str, Callable[[Sources, Request], Awaitable[Response]]] = {
 }
 
 
-def routes(
-    engine: Engine,
-    *,
-    latency: Latency | None = None,
-    audit: AuditLog | None = None,
-    operations: Sequence[ApiCall] = (),
-) -> list[BaseRoute]:
-    """Return the routes of all pages and of the static files.
-
-    ``latency`` returns figures of the HTTP side (``rank_p50_ms``, ...) that are shown with the health; ``audit`` is
-    ``Store.audit``; ``operations`` are the calls listed at /api.
-    """
-    sources = Sources(engine, latency, audit, operations)
+def routes(sources: Sources) -> list[BaseRoute]:
+    """Return the routes of all pages and of the static files."""
     pages: list[BaseRoute] = [Route(path, _with_error_page(handler, sources)) for path, handler in PAGES.items()]
     return [*pages, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from ..schemas import ArmLine, DetectedChange, Marginals, MarginalsThen, SeriesPoint
-from .arm_text import arm_name, compared_with_first, is_compared
-from .text import change_sentence, is_number, number, percent, plural, timestamp
+from .arm_text import arm_name, compared_with_first
+from .text import change_sentence, figures, is_number, number, percent, plural, timestamp
 
 DAY = 86_400_000
 # Upper ends of the axis, and into how many parts each divides so that all tick labels are round numbers.
@@ -200,12 +200,11 @@ def arm_chart(lines: Sequence[ArmLine], width: int = 720, counted: str = "clicks
     ``counted`` is what the surface counts. A difference of zero is a vertical line. Intervals are clipped at -100% and
     +200%.
     """
-    compared = [(line, line["comparison"]) for line in lines if is_compared(line)]
-    ends = [(comparison["low"] or 0.0, comparison["high"] or 0.0) for _, comparison in compared if comparison]
-    if not ends:
+    compared = [(line, found) for line in lines if (found := figures(line["comparison"]))]
+    if not compared:
         return Markup("")
     left, line_height = min(170, width // 3), 30
-    reach = round_up(max(0.02, *(min(max(-low, high), 2.0) for low, high in ends)))
+    reach = round_up(max(0.02, *(min(max(-low, high), 2.0) for _, (_, low, high) in compared)))
     axis = _Differences(left, width - 12, reach)
     foot = line_height * len(compared) + 8
     elements = []
@@ -215,15 +214,14 @@ def arm_chart(lines: Sequence[ArmLine], width: int = 720, counted: str = "clicks
             elements.append(_tag("line", x1=x, x2=x, y1=4, y2=foot, class_="grid" if share else "zero"))
             label = percent(share * reach, 1 if reach < 0.1 else 0, signed=True) if share else "0"
             elements.append(_tag("text", label, x=x, y=foot + 16, class_="axis middle"))
-    for row, ((line, comparison), (low, high)) in enumerate(zip(compared, ends, strict=True)):
+    for row, (line, (relative, low, high)) in enumerate(compared):
         y = line_height * row + 22
         name = truncate_middle(arm_name(line["name"]), 22)
-        spot = axis.x((comparison["relative"] if comparison else None) or 0.0)
         tooltip = _tag("title", f"{arm_name(line['name'])}: {compared_with_first(line, counted)}")
         elements += [
             _tag("text", name, x=left - 22, y=y + 4, class_="axis end"),
             _tag("line", tooltip, x1=axis.x(low), x2=axis.x(high), y1=y, y2=y, class_="interval"),
-            _tag("circle", tooltip, cx=spot, cy=y, r=5, class_="spot learner"),
+            _tag("circle", tooltip, cx=axis.x(relative), cy=y, r=5, class_="spot learner"),
         ]
     label = f"{counted.capitalize()} of each arm compared with the first one: " + "; ".join(
         f"{arm_name(line['name'])} {compared_with_first(line, counted)}" for line, _ in compared

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from ..schemas import (
     DetectedChange,
@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
     meaning: str = ""
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a finite number.
 
     >>> is_number(0.5), is_number(None), is_number(float("nan"))
@@ -177,10 +177,10 @@ def surface_verdict(report: ReportView) -> Verdict:
         return _guarded(report["guard"]["active_since"], report["until"], counted(report))
     if not learning["settled"]:
         return _still_learning(learning, recent, counted(report))
-    if not _is_enough(uplift):
+    if figures(uplift) is None:
         sentence = f"{not_compared(uplift)} {starting(recent['since'], recent['until'])}"
         return Verdict("none", sentence, "A difference now would mostly be due to chance.")
-    return _compared(uplift, recent, learning["exploration"], counted(report))
+    return _compared(recent, learning["exploration"], counted(report))
 
 
 def headline_verdict(headline: Headline) -> Verdict:
@@ -199,10 +199,9 @@ def headline_verdict(headline: Headline) -> Verdict:
         return _guarded(headline["guard_since"], headline["recent"]["until"], counted(headline))
     if not headline["settled"]:
         return _still_learning(headline, headline["recent"], counted(headline))
-    uplift = headline["recent"]["uplift"]
-    if uplift is None or not _is_enough(uplift):
+    if figures(headline["recent"]["uplift"]) is None:
         return Verdict("none", "Not enough data yet to compare with the holdout", "")
-    return _compared(uplift, headline["recent"], headline["exploration"], counted(headline))
+    return _compared(headline["recent"], headline["exploration"], counted(headline))
 
 
 def _are_all_guarded(report: ReportView) -> bool:
@@ -231,20 +230,20 @@ _MISMATCH = Verdict(
 
 
 def _still_learning(progress: Learning | Headline, recent: RecentWindow, counted: str) -> Verdict:
-    cost, uplift = progress["exploration"], recent["uplift"]
+    cost, found = progress["exploration"], figures(recent["uplift"])
     exploring = "The service still tries out other orders"
     exploring += f", which costs about {percent(cost, 0)} of the {counted} now" if is_number(cost) else ""
-    if uplift and _is_enough(uplift) and (uplift["low"] or 0.0) > 0:
+    if found and found[1] > 0:
         span = starting(recent["since"], recent["until"])
-        sentence = f"Still learning; already {compared_with_holdout(uplift, counted)} {span}"
+        sentence = f"Still learning; already {compared(recent['uplift'], counted)} {span}"
         return Verdict("good", sentence, f"{exploring}.")
     meaning = f"{exploring}. The uplift is shown once the order has settled. It has not: {progress['unsettled']}."
     return Verdict("none", f"Still learning: {plural(progress['rounds'], 'page')} so far", meaning)
 
 
-def _compared(uplift: Uplift, recent: RecentWindow, exploration: float | None, counted: str) -> Verdict:
-    sentence = f"{compared_with_holdout(uplift, counted)} {starting(recent['since'], recent['until'])}"
-    low, high = uplift["low"] or 0.0, uplift["high"] or 0.0
+def _compared(recent: RecentWindow, exploration: float | None, counted: str) -> Verdict:
+    sentence = f"{compared(recent['uplift'], counted)} {starting(recent['since'], recent['until'])}"
+    _, low, high = figures(recent["uplift"]) or (0.0, 0.0, 0.0)
     if low > 0:
         return Verdict("good", sentence, f"The learned order gets more {counted} than the page's own order.")
     if high >= 0:
@@ -272,13 +271,16 @@ def comparisons(report: ReportView) -> list[tuple[str, str]]:
         return []
     what = counted(report)
     return [
-        (f"Recently, {starting(recent['since'], recent['until'])}", compared_with_holdout(recent["uplift"], what)),
-        (f"From the start, {starting(whole['since'], report['until'])}", compared_with_holdout(whole, what)),
+        (f"Recently, {starting(recent['since'], recent['until'])}", compared(recent["uplift"], what)),
+        (f"From the start, {starting(whole['since'], report['until'])}", compared(whole, what)),
     ]
 
 
-def _is_enough(uplift: Uplift) -> bool:
-    return uplift["enough"] and all(map(is_number, (uplift["relative"], uplift["low"], uplift["high"])))
+def figures(uplift: Uplift | None) -> tuple[float, float, float] | None:
+    """Return a relative uplift and the ends of its interval; None if that is not known well enough."""
+    relative, low, high = (uplift["relative"], uplift["low"], uplift["high"]) if uplift else (None, None, None)
+    known = is_number(relative) and is_number(low) and is_number(high)
+    return (relative, low, high) if known and uplift and uplift["enough"] else None  # type: ignore[return-value]
 
 
 def _without_pages(outstanding: int, counted: str) -> Verdict:
@@ -294,21 +296,22 @@ _NO_HOLDOUT = (
 )
 
 
-def not_compared(uplift: Uplift, words: str = "Not enough data yet") -> str:
+def not_compared(uplift: Uplift | None, words: str = "Not enough data yet") -> str:
     """Say why two arms are not compared.
 
     >>> not_compared({"missing": "arm new has 9 of the 30 clicks needed"})
     'Not enough data yet: arm new has 9 of the 30 clicks needed'
     """
-    return f"{words}: {uplift['missing']}" if uplift["missing"] else words
+    return f"{words}: {uplift['missing']}" if uplift and uplift["missing"] else words
 
 
-def compared_with_holdout(uplift: Uplift, counted: str = CLICKS) -> str:
+def compared(uplift: Uplift | None, counted: str = CLICKS, other: str = "the holdout") -> str:
     """Format an uplift with its interval, or what is missing for one."""
-    if not _is_enough(uplift):
+    if (found := figures(uplift)) is None:
         return not_compared(uplift, "not enough data yet")
-    relative, low, high = percent(uplift["relative"], signed=True), percent(uplift["low"]), percent(uplift["high"])
-    return f"{relative} {counted} compared with the holdout (95% interval {low} to {high})"
+    relative, low, high = found
+    interval = f"95% interval {percent(low)} to {percent(high)}"
+    return f"{percent(relative, signed=True)} {counted} compared with {other} ({interval})"
 
 
 def arm_rate(arm: Pages, counted: str = CLICKS) -> str:

@@ -155,7 +155,7 @@ def _slot_notes(slot: Mapping[str, Any]) -> str:
     return "; ".join(notes)
 
 
-_SHOWN_ELSEWHERE = {"event_id", "policy", "settled", "slots", "token", "why"}
+_SHOWN_ELSEWHERE = {"event_id", "settled", "slots", "token", "why"}
 _NOT_COUNTED = {
     "unconfirmed": "Nothing has confirmed that the page was shown: it is neither learned from nor compared.",
     "void": "The page was not shown: it is neither learned from nor compared.",
@@ -168,9 +168,7 @@ def _explanation(event: Mapping[str, Any], rewarded: bool) -> list[str]:
     if event.get("arm") == "holdout":
         why = "This page was in the holdout: the page's own order was shown, and nothing is learned from it."
     else:
-        rounds = (event.get("policy") or {}).get("rounds")
-        learned = f", learned from {text.plural(rounds, 'page')}" if rounds else ""
-        why = f"This list was drawn at random. Each item was placed with the probability below{learned}."
+        why = "This list was drawn at random. Each item was placed with the probability below."
     if event.get("settled_at") is None:
         return [why, f"The event is open: it waits for {counted}."]
     if reason := _NOT_COUNTED.get(str(event.get("settled_by")), ""):

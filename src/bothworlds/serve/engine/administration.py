@@ -22,7 +22,7 @@ from ..reports.retention import retention_view
 from ..stores import StoreError, VersionConflict
 from . import surface_rules
 from .store_calls import ConcurrentChange, in_thread
-from .surface_rules import Change
+from .surface_rules import Change, ItemAction
 from .views import read_counts
 
 if TYPE_CHECKING:
@@ -103,26 +103,13 @@ class Administration:
 
         await self._retried(delete, if_version)
 
-    async def put_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Adds an item, or makes a paused or removed one active again, with what is known of it."""
-        return await self._of_item(surface_rules.activate_item, surface, item, actor)
+    async def change_item(self, surface: str, item: str, action: ItemAction, *, actor: str) -> Surface:
+        """Adds, resumes, pauses or removes an item; what is known of it is kept in case it comes back."""
 
-    async def resume_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Makes a paused item active again, with what is known of it."""
-        return await self._of_item(surface_rules.resume_item, surface, item, actor)
+        def change() -> Change:
+            return surface_rules.change_item(self._registry.surface(surface), item, action, self._clock())
 
-    async def pause_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Pauses an item."""
-        return await self._of_item(surface_rules.pause_item, surface, item, actor)
-
-    async def delete_item(self, surface: str, item: str, *, actor: str) -> Surface:
-        """Removes an item; what is known of it is kept in case it comes back."""
-        return await self._of_item(surface_rules.remove_item, surface, item, actor)
-
-    async def _of_item(
-        self, rule: Callable[[Surface, str, int], Change], surface: str, item: str, actor: str
-    ) -> Surface:
-        return await self._change(lambda: rule(self._registry.surface(surface), item, self._clock()), actor)
+        return await self._change(change, actor)
 
     # Arms and the guard
 

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from ..events import Event, Feedback
 from ..model import (
@@ -51,14 +52,17 @@ NO_SURFACE = "the surface of this event is not known here; it may have been dele
 DELETED_EVENT = "this event was deleted"
 
 
-class _Page:
-    """What a decision needs of its request, beside the constraints of the list."""
+class _Page(NamedTuple):
+    """What a request asks for; ``visitor`` is a keyed hash."""
 
-    __slots__ = ("counted", "event_id", "visitor")
-
-    def __init__(self, event_id: bytes, counted: bool) -> None:
-        self.event_id, self.counted = event_id, counted
-        self.visitor: bytes | None = None  # a keyed hash
+    event_id: bytes
+    surface: str
+    segment: str
+    exclude: Sequence[str]
+    pins: Mapping[int, str]
+    client: str
+    visitor: bytes | None
+    counted: bool
 
 
 class Engine:
@@ -168,10 +172,12 @@ class Engine:
             served = self.registry.served(surface)
         if not 0 < len(request_id) <= REQUEST_LENGTH or not request_id.isprintable():
             checked_name(request_id, "request_id", "/request_id", longest=REQUEST_LENGTH)
-        page = _Page(event_id_of(served.surface.id, request_id, self.secrets.draw_key), counted)
+        hashed = None
         if visitor:
             checked_name(visitor, "visitor", "/visitor", longest=VISITOR_LENGTH)
-            page.visitor = visitor_hash(visitor, self.secrets.draw_key)
+            hashed = visitor_hash(visitor, self.secrets.draw_key)
+        event_id = event_id_of(served.surface.id, request_id, self.secrets.draw_key)
+        page = _Page(event_id, surface, segment, exclude, pins or {}, client, hashed, counted)
         known = self._recent.get(page.event_id)
         if known is not None:
             return known
@@ -185,17 +191,9 @@ class Engine:
                 lists = one.lists  # another thread may replace them
                 if lists is not None or arm == BASELINE_ARM or one.fault or served.fault:
                     return self._decide(served, one, arm, lists, UNCONSTRAINED, page)
-        return await self._rank_later(page, surface, segment, exclude, pins or {}, client)
+        return await self._rank_later(page)
 
-    async def _rank_later(
-        self,
-        page: _Page,
-        surface: str,
-        segment: str,
-        exclude: Sequence[str],
-        pins: Mapping[int, str],
-        client: str,
-    ) -> Ranking:
+    async def _rank_later(self, page: _Page) -> Ranking:
         """Returns the list of a request that has to wait: for the store, a segment, or lists.
 
         Of several requests with the same id, one makes the decision, and the others wait for it.
@@ -210,26 +208,19 @@ class Engine:
             known = await self._looked_up(page.event_id) if self._shared else self._earlier_ranking(page.event_id)
             if known is not None:
                 return known
-            return self._decide(*await self._prepare(page, surface, segment, exclude, pins, client), page)
+            return self._decide(*await self._prepare(page), page)
         finally:
             del self._waiting[page.event_id]
             mine.set_result(None)
 
-    async def _prepare(
-        self,
-        page: _Page,
-        surface: str,
-        segment: str,
-        exclude: Sequence[str],
-        pins: Mapping[int, str],
-        client: str,
-    ) -> tuple[Served, ServedLearner, Arm, Lists | None, Constraints]:
+    async def _prepare(self, page: _Page) -> tuple[Served, ServedLearner, Arm, Lists | None, Constraints]:
         """Returns what a request is decided with; lists are None where the page's own order is shown."""
-        if len(exclude) > MAX_EXCLUDED:
-            raise Invalid(f"exclude may list {MAX_EXCLUDED} items; got {len(exclude)}", "/exclude")
+        if len(page.exclude) > MAX_EXCLUDED:
+            raise Invalid(f"exclude may list {MAX_EXCLUDED} items; got {len(page.exclude)}", "/exclude")
+        segment = page.segment
         while True:
-            served = self.registry.served(surface)
-            constraints, arm = served.constraints(exclude, pins), self._arm(served, page)
+            served = self.registry.served(page.surface)
+            constraints, arm = served.constraints(page.exclude, page.pins), self._arm(served, page)
             one = served.learner(segment, arm)
             if one is None:
                 one = await self._admitted(served, segment, arm)
@@ -245,11 +236,11 @@ class Engine:
             elif constraints == UNCONSTRAINED:
                 pass
             elif (lists := served.cached(one, constraints)) is None:
-                lists = await self.solver.solve(served, one, constraints, client)
+                lists = await self.solver.solve(served, one, constraints, page.client)
             elif served.is_outdated(one, lists):
                 self.solver.renew(served, one, constraints)
             # If the surface was changed meanwhile, it may not allow the same pins and exclusions.
-            if self.registry.surfaces.get(surface) is served:
+            if self.registry.surfaces.get(page.surface) is served:
                 return served, one, arm, lists, constraints
 
     def _arm(self, served: Served, page: _Page) -> Arm:

@@ -10,8 +10,6 @@ that follows, a change of policy and ``verify`` are one mechanism.
 from __future__ import annotations
 
 import copy
-import json
-import math
 import platform
 import threading
 import time
@@ -21,6 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 import numba
 import numpy as np
 
@@ -354,14 +353,14 @@ def relearned(
 def encode(state: LogState, reset: int = 0) -> bytes:
     """Returns a snapshot of the state of a learner that was reset at this number.
 
-    It is a line of JSON, then arrays, compressed. It has no arrays if the state of the policy is not made of arrays,
-    numbers and lists of numbers: then it says what the learner has learned, but ``decode`` finds no state in it.
+    It has no arrays if the state of the policy is not made of arrays, numbers and lists of numbers: then it says what
+    the learner has learned, but ``decode`` finds no state in it.
     """
-    arrays = _arrays_of(state)
-    header = _header(state.policy, *state.shape, reset) | {name: getattr(state, name) for name in NUMBERS}
-    header["arrays"] = arrays and [[path, kind, a.dtype.str, a.shape] for path, (kind, a) in arrays.items()]
-    body = b"".join(array.tobytes() for _, array in (arrays or {}).values())
-    return json.dumps(header).encode() + b"\n" + zlib.compress(body, LEVEL)
+    found, numbers = _arrays_of(state), {name: getattr(state, name) for name in NUMBERS}
+    arrays: dict[str, Any] | None = None
+    if found is not None:
+        arrays = {path: (kind, a.dtype.str, a.shape, a.tobytes()) for path, (kind, a) in found.items()}
+    return zlib.compress(msgspec.msgpack.encode((_header(state.policy, *state.shape, reset), numbers, arrays)), LEVEL)
 
 
 def decode(snapshot: bytes, policy: Any, n_items: int, slots: int, reset: int = 0) -> LogState | None:
@@ -369,14 +368,12 @@ def decode(snapshot: bytes, policy: Any, n_items: int, slots: int, reset: int = 
 
     The next events are learned as if the state had never been saved, bit for bit. A damaged snapshot gives None.
     """
-    line, _, body = snapshot.partition(b"\n")
     try:
-        header = json.loads(line)
-        arrays = header.pop("arrays")
-        numbers = {name: header.pop(name) for name in NUMBERS}
-        if arrays is None or header != _header(policy, n_items, slots, reset):
+        header, numbers, saved = msgspec.msgpack.decode(zlib.decompress(snapshot))
+        if saved is None or header != _header(policy, n_items, slots, reset):
             return None
-        return _restored(policy, n_items, slots, numbers, _split(zlib.decompress(body), arrays))
+        found = {path: _leaf(*leaf) for path, leaf in saved.items()}
+        return _restored(policy, n_items, slots, numbers, found)
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None
 
@@ -412,7 +409,7 @@ def policy_label(policy: Any) -> str:
 
 
 def _header(policy: Any, n_items: int, slots: int, reset: int) -> dict[str, Any]:
-    """Returns what must be equal for a snapshot to be of use, as JSON gives it back."""
+    """Returns what must be equal for a snapshot to be of use."""
     return {
         "format": SNAPSHOT_FORMAT,
         "policy": policy_label(policy),
@@ -446,18 +443,9 @@ def _arrays_of(state: LogState) -> dict[str, tuple[Kind, Any]] | None:
     return found
 
 
-def _split(body: bytes, arrays: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Returns the leaves of a snapshot by path."""
-    found, at = {}, 0
-    for path, kind, name, shape in arrays:
-        dtype = np.dtype(name)
-        size = math.prod(shape) * dtype.itemsize
-        array = np.frombuffer(body[at : at + size], dtype).reshape(shape).copy()
-        found[path] = array if kind == "array" else array.tolist()
-        at += size
-    if at != len(body):
-        raise ValueError("a snapshot of another length")
-    return found
+def _leaf(kind: Kind, dtype: str, shape: Sequence[int], content: bytes) -> Any:
+    array = np.frombuffer(content, dtype).reshape(shape).copy()
+    return array if kind == "array" else array.tolist()
 
 
 def _restored(policy: Any, n_items: int, slots: int, numbers: dict[str, int], found: dict[str, Any]) -> LogState | None:

@@ -53,6 +53,10 @@ LIMITS: dict[str, tuple[float, float]] = {
     "retention_days": (1.0, 36500.0),
 }
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
+ItemAction = Literal["add", "resume", "pause", "remove"]
+ItemState = Literal["active", "paused", "removed"]
+STATES: dict[ItemAction, ItemState] = {"add": "active", "resume": "active", "pause": "paused", "remove": "removed"}
+VERBS: dict[ItemState, str] = {"active": "resume", "paused": "pause", "removed": "remove"}
 
 
 class Change(NamedTuple):
@@ -140,7 +144,7 @@ def update_surface(surface: Surface, body: Mapping[str, Any], now: int) -> Chang
     """
     kept = {item.name for item in surface.items if item.state != "removed"}
     names = [name for name in item_names(body.get("items", ())) if name not in kept]
-    items, details = _activated(surface, names, now)
+    items, details = _with_state(surface, names, "active", now)
     changed = _checked(_changed(surface, now, items=items)) if names else surface
     settings = change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now)
     _with_parts(surface, settings.surface)
@@ -239,35 +243,25 @@ def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change
 # Items
 
 
-def activate_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item active; one that was there before keeps its index, and what is known of it.
+def change_item(surface: Surface, name: str, action: ItemAction, now: int) -> Change:
+    """Returns the surface with an item added, shown again, paused or removed; it keeps its index, and what is known.
 
-    Raises Invalid, TooMany or StateConflict.
+    Only "add" takes a name that the surface does not have, or whose item was removed. Raises Unknown, Invalid, TooMany
+    or StateConflict.
     """
-    known = _find(surface, name)
-    if known is not None and known.state == "active":
+    known = next((item for item in surface.items if item.name == name), None)
+    state = STATES[action]
+    if known is not None and known.state == state:
         return Change(surface)
-    items, _ = _activated(surface, [checked_name(name, "item", "/item")], now)
+    if action == "add":
+        checked_name(name, "item", "/item")
+    elif known is None:
+        raise Unknown(f"surface {surface.name!r} has no item {name!r}")
+    elif known.state == "removed":
+        raise StateConflict(f"item {name!r} was removed; add it again first")
+    items, details = _with_state(surface, [name], state, now)
     changed = _with_parts(surface, _checked(_changed(surface, now, items=items)))
-    return Change(changed, "add item" if known is None else "resume item", name)
-
-
-def resume_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with a paused item active; raises Unknown, or StateConflict for a removed one."""
-    known = _known(surface, name)
-    if known.state == "removed":
-        raise StateConflict(f"item {name!r} was removed; add it again")
-    return activate_item(surface, name, now)
-
-
-def pause_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item paused; raises Unknown, Invalid or StateConflict."""
-    return _deactivated(surface, name, "paused", now)
-
-
-def remove_item(surface: Surface, name: str, now: int) -> Change:
-    """Returns the surface with an item removed; raises Unknown, Invalid or StateConflict."""
-    return _deactivated(surface, name, "removed", now)
+    return Change(changed, details[0].partition(":")[0], name)
 
 
 def item_names(items: Any) -> list[str]:
@@ -306,42 +300,20 @@ def exposure_problem(surface: Surface) -> str:
     )
 
 
-def _activated(surface: Surface, names: Sequence[str], now: int) -> tuple[tuple[Item, ...], list[str]]:
-    """Returns the items with these active, and what was done to each."""
+def _with_state(
+    surface: Surface, names: Sequence[str], state: ItemState, now: int
+) -> tuple[tuple[Item, ...], list[str]]:
+    """Returns the items with these in a state, new ones at the end, and what was done to each."""
     items = {item.name: item for item in surface.items}
     details = []
     for name in names:
         known = items.get(name)
         if known is not None:
-            items[name] = msgspec.structs.replace(known, state="active", changed_at=now)
-            details.append(f"resume item: {name}")
+            items[name] = msgspec.structs.replace(known, state=state, changed_at=now)
         else:
-            items[name] = Item(name=name, index=len(items), state="active", added_at=now, changed_at=now)
-            details.append(f"add item: {name}")
+            items[name] = Item(name=name, index=len(items), state=state, added_at=now, changed_at=now)
+        details.append(f"{'add' if known is None else VERBS[state]} item: {name}")
     return tuple(items.values()), details
-
-
-def _deactivated(surface: Surface, name: str, state: Literal["paused", "removed"], now: int) -> Change:
-    known = _known(surface, name)
-    if known.state == state:
-        return Change(surface)
-    if known.state == "removed":
-        raise StateConflict(f"item {name!r} was removed; add it again first")
-    away = msgspec.structs.replace(known, state=state, changed_at=now)
-    items = tuple(away if item.index == away.index else item for item in surface.items)
-    changed = _with_parts(surface, _checked(_changed(surface, now, items=items)))
-    return Change(changed, "pause item" if state == "paused" else "remove item", name)
-
-
-def _find(surface: Surface, name: str) -> Item | None:
-    return next((item for item in surface.items if item.name == name), None)
-
-
-def _known(surface: Surface, name: str) -> Item:
-    item = _find(surface, name)
-    if item is None:
-        raise Unknown(f"surface {surface.name!r} has no item {name!r}")
-    return item
 
 
 # Versions and checks

@@ -17,6 +17,7 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,26 +53,15 @@ class Secret(msgspec.Struct, frozen=True, array_like=True):
     retired_at: int | None = None
 
 
-class Signed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An event at the time of the decision; ``absent`` is a bitmap instead of the list, where that is shorter."""
-
-    id: bytes
-    surface_id: int
-    learner_id: int
-    segment: str
-    arm: Arm
-    created_at: int
-    lasts: int  # from then to the deadline
-    late: int  # from there to the end of the late window
-    n: int
-    visitor: bytes | None
-    counted: bool
-    listed: Listed
-    absent: bytes = b""
-
-
+# An event at the time of the decision; then its absent items as a bitmap, where that is shorter than the list.
+_FIELDS = (
+    "id", "surface_id", "learner_id", "segment", "arm", "created_at", "expires_at", "late_until", "n", "visitor",
+    "counted", "listed",
+)  # fmt: skip
+_Signed = tuple[bytes, int, int, str, Arm, int, int, int, int, bytes | None, bool, Listed, bytes]
+_values = attrgetter(*_FIELDS[:-1])
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Signed).decode
+_decode = msgspec.msgpack.Decoder(_Signed).decode
 _decode_secrets = msgspec.msgpack.Decoder(list[Secret]).decode
 
 
@@ -96,23 +86,7 @@ class Signer:
         listed, absent = event.listed, b""
         if FEW_ABSENT * len(listed.absent) > event.n:
             listed, absent = msgspec.structs.replace(listed, absent=()), _bitmap(listed.absent, event.n)
-        body = _encode(
-            (
-                event.id,
-                event.surface_id,
-                event.learner_id,
-                event.segment,
-                event.arm,
-                event.created_at,
-                event.expires_at - event.created_at,
-                event.late_until - event.expires_at,
-                event.n,
-                event.visitor,
-                event.counted,
-                listed,
-                absent,
-            )
-        )
+        body = _encode((*_values(event), listed, absent))
         return _text(self._prefix + blake2b(body, digest_size=SIGNATURE_BYTES, key=self._key).digest() + body)
 
     def read(self, token: str) -> Event:
@@ -131,7 +105,7 @@ class Signer:
             blake2b(body, digest_size=SIGNATURE_BYTES, key=secret.key).digest(), signature
         ):
             raise InvalidToken("the token is not signed by this service")
-        event = _event(_decode(body))
+        event = _event(body)
         _check(event, secret)
         return event
 
@@ -146,25 +120,13 @@ def _bitmap(absent: tuple[int, ...], n: int) -> bytes:
     return np.packbits(bits).tobytes()
 
 
-def _event(signed: Signed) -> Event:
-    listed, expires_at = signed.listed, signed.created_at + signed.lasts
-    if signed.absent:
-        bits = np.unpackbits(np.frombuffer(signed.absent, np.uint8))
-        listed = msgspec.structs.replace(listed, absent=tuple(np.flatnonzero(bits).tolist()))
-    return Event(
-        id=signed.id,
-        surface_id=signed.surface_id,
-        learner_id=signed.learner_id,
-        segment=signed.segment,
-        arm=signed.arm,
-        created_at=signed.created_at,
-        expires_at=expires_at,
-        late_until=expires_at + signed.late,
-        n=signed.n,
-        listed=listed,
-        visitor=signed.visitor,
-        counted=signed.counted,
-    )
+def _event(body: bytes) -> Event:
+    *values, absent = _decode(body)
+    event = Event(**dict(zip(_FIELDS, values, strict=True)))
+    if absent:
+        bits = np.unpackbits(np.frombuffer(absent, np.uint8))
+        event.listed = msgspec.structs.replace(event.listed, absent=tuple(np.flatnonzero(bits).tolist()))
+    return event
 
 
 def _check(event: Event, secret: Secret) -> None:

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config import Config
-from ..dashboard.routes import MAY_EDIT
+from ..dashboard.routes import MAY_EDIT, Sources, routes
 from ..observability.logs import RequestLog, logger
 from ..observability.metrics import Metrics
 from ..schemas import Role
@@ -64,8 +64,8 @@ class _Response:
 class Service:
     """The ASGI application around an engine.
 
-    ``keys_required`` refuses requests even while the store has no keys. ``pages`` are the routes of the dashboard.
-    ``hosts``, if given, are the only values of ``Host`` that are answered while no key is needed (DNS rebinding).
+    ``keys_required`` refuses requests even while the store has no keys. ``pages`` replace the dashboard. ``hosts``,
+    if given, are the only values of ``Host`` that are answered while no key is needed (DNS rebinding).
     All methods are called on the event loop.
     """
 
@@ -76,14 +76,13 @@ class Service:
         config: Config | None = None,
         *,
         keys_required: bool = False,
-        pages: Sequence[BaseRoute] = (),
+        pages: Sequence[BaseRoute] | None = None,
         hosts: Iterable[str] = (),
         json_log: bool = True,
-        metrics: Metrics | None = None,
     ) -> None:
         self.engine, self.config = engine, config or Config()
         self._store = store
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
         self.log = RequestLog(self.config.request_log, json_log, lambda: time.time_ns() // 1_000_000)
         self.keyring = Keyring(store, required=keys_required)
         self._sessions = Sessions(store, self.keyring, self.config.limits)
@@ -97,6 +96,8 @@ class Service:
         self._api = Router(api_routes(self.handlers(), self._authorise), redirect_slashes=False, default=not_found)
         forms = SurfaceForms(engine, self._surfaces, self._sessions, self.config.limits)
         own_pages = [*self._session_routes(), *forms.routes()]
+        if pages is None:
+            pages = routes(Sources(engine, store.audit, self.metrics.latency, OPERATIONS))
         self._pages = Router([*own_pages, *pages], redirect_slashes=False, default=not_found)
         self._monitor: asyncio.Task[None] | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from .problems import Problem, json_response
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
+    from ..engine.surface_rules import ItemAction
 
 T = TypeVar("T")
 
@@ -81,17 +82,17 @@ class SurfaceEndpoints:
         name, item = _path(request, "surface"), _path(request, "item")
         before = {known.name for known in self._registry.surface(name).items if known.state != "removed"}
         self._check_limits(name, {"items": [item]})
-        surface = await self._change_item(request, self._administration.put_item, actor)
+        surface = await self._change_item(request, "add", actor)
         return _surface_response(surface, 200 if item in before else 201)
 
     async def delete_item(self, request: Request, actor: str) -> Response:
-        return _surface_response(await self._change_item(request, self._administration.delete_item, actor))
+        return _surface_response(await self._change_item(request, "remove", actor))
 
     async def pause_item(self, request: Request, actor: str) -> Response:
-        return _surface_response(await self._change_item(request, self._administration.pause_item, actor))
+        return _surface_response(await self._change_item(request, "pause", actor))
 
     async def resume_item(self, request: Request, actor: str) -> Response:
-        return _surface_response(await self._change_item(request, self._administration.resume_item, actor))
+        return _surface_response(await self._change_item(request, "resume", actor))
 
     async def reset(self, request: Request, actor: str) -> Response:
         body = await read_body(request.scope, request.receive, self._limits)
@@ -136,10 +137,11 @@ class SurfaceEndpoints:
         await self._administration.rotate_secret(actor=actor, forget=options.forget)
         return Response(status_code=204)
 
-    async def _change_item(self, request: Request, change: Callable[..., Awaitable[Surface]], actor: str) -> Surface:
+    async def _change_item(self, request: Request, action: ItemAction, actor: str) -> Surface:
         name = _path(request, "surface")
         self._expected_version(request, name, {})
-        return await _with_preconditions(request, change(name, _path(request, "item"), actor=actor))
+        change = self._administration.change_item(name, _path(request, "item"), action, actor=actor)
+        return await _with_preconditions(request, change)
 
     async def _body(self, request: Request, decoder: msgspec.json.Decoder[Any]) -> dict[str, Any]:
         body = await read_body(request.scope, request.receive, self._limits)

@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..config import Config
-from ..dashboard.routes import routes
 from ..http.app import Service
-from ..http.operations import OPERATIONS
 from ..http.server import listening
 from ..observability.logs import set_up_logs
-from ..observability.metrics import Metrics
 from ..stores import Store, open_store
 
 SLOW_START_SECONDS = 4.0
@@ -120,7 +117,7 @@ def _signals() -> Iterator[asyncio.Event]:
 
 
 def open_service(config: Config, json_log: bool) -> OpenService:
-    """Open the store and assemble engine, pages and HTTP service, which is not started.
+    """Open the store and assemble engine and HTTP service, which is not started.
 
     Raises StoreError if the store cannot be opened, ValueError if the host needs keys and the store has none.
     """
@@ -131,12 +128,8 @@ def open_service(config: Config, json_log: bool) -> OpenService:
         keyed = check_host(config, bool(store.keys()))
         shared = is_postgres(config.store)
         engine = Engine(store, refresh_ms=config.refresh_ms, refresh_events=config.refresh_events, shared=shared)
-        metrics = Metrics()
-        pages = routes(engine, latency=metrics.latency, audit=store.audit, operations=OPERATIONS)
         hosts = () if keyed else loopback_names(config.host)
-        service = Service(
-            engine, store, config, keys_required=keyed, pages=pages, hosts=hosts, json_log=json_log, metrics=metrics
-        )
+        service = Service(engine, store, config, keys_required=keyed, hosts=hosts, json_log=json_log)
     except BaseException:
         store.close()
         raise

@@ -38,11 +38,6 @@ def read_revision(session: Session) -> int:
     return int(session.run("SELECT value FROM numbers WHERE name = 'revision'")[0][0])
 
 
-def read_last_numbers(session: Session) -> dict[int, int]:
-    """Returns the last number that was given to an event of each surface; cheap."""
-    return dict(session.run("SELECT surface_id, last_number FROM logs"))
-
-
 def write_surface(session: Session, surface: Surface, audit: Entries) -> Surface:
     """Inserts a surface (id 0) or updates one, together with audit entries; returns it with its id.
 

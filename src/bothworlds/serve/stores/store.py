@@ -162,7 +162,7 @@ class Store:
 
     surfaces = _read(learners.read_surfaces)
     revision = _read(learners.read_revision)
-    last_numbers = _read(learners.read_last_numbers)
+    last_numbers = _read(events.read_last_numbers)
     save_surface = _write(learners.write_surface)
     use_learners = _write(learners.write_uses, durable=False)
     reset_learners = _write(learners.reset_learners)
