@@ -68,7 +68,7 @@ async def test_a_young_surface_is_still_learning_and_is_compared_once_it_has_set
     assert report["recent"]["since"] >= start - MINUTE
     assert report["recent"]["headline"]["pages"] <= report["learning"]["rounds"] - 1000
     for shown in texts(report, headline):
-        assert text.compared_with_holdout(report["recent"]["uplift"]) in shown
+        assert text.compared(report["recent"]["uplift"]) in shown
         assert "Still learning" not in shown
 
 
