@@ -69,7 +69,6 @@ def test_every_model_is_fitted_printed_drawn_and_saved(log, tmp_path, name):
 def test_options_that_a_model_lacks_are_refused(log):
     assert "there is no click model 'abc'" in refused("fit", log, "--model", "abc")
     assert "method must be newton" in refused("fit", log, "--model", "ubm", "--method", "em")
-    assert "--clip is for counts" in refused("fit", log, "--model", "ubm", "--clip")
 
 
 @pytest.mark.slow

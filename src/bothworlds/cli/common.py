@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -93,6 +94,34 @@ def one_line_errors(command: F) -> F:
             _fail("; ".join([_sentence(error), *getattr(error, "__notes__", ())]))
 
     return cast(F, run)
+
+
+def from_options(parameter: str, options: Mapping[str, tuple[Any, Any]], make: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator of commands: ``parameter`` becomes some options, and gets what ``make`` returns for them.
+
+    ``options`` has the annotation and the default of each.
+    """
+    made = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in options.items()
+    ]
+
+    def decorate(command: F) -> F:
+        signature = inspect.signature(command, eval_str=True)
+        kept = [one.replace(kind=one.KEYWORD_ONLY) for name, one in signature.parameters.items() if name != parameter]
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> Any:
+            given = {name: arguments.pop(name) for name in options}
+            return command(**arguments, **{parameter: make(**given)})
+
+        place = list(signature.parameters).index(parameter)
+        together = [*kept[:place], *made, *kept[place:]]
+        run.__signature__ = signature.replace(parameters=together)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in together}
+        return cast(F, run)
+
+    return decorate
 
 
 def _sentence(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .common import CLICK_LOGS, app, check_outputs, one_line_errors
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
+from .log_options import ReadLog, reads_log
 from .tables import print_rows
 
 if TYPE_CHECKING:
@@ -19,20 +19,15 @@ MAX_POSITIONS = 10  # positions whose perplexity is printed
 
 @app.command("compare", rich_help_panel=CLICK_LOGS)
 @one_line_errors
+@reads_log()
 def compare_models_on_log(
-    log: Files,
-    format: Format = None,
-    top_items: TopItems = None,
-    positions: Positions = None,
-    query: Query = None,
-    columns: Columns = None,
+    log: ReadLog,
     models: Annotated[str, typer.Option(metavar="NAME,...", help="Click models, or all of them: pbm,ubm,dbn.")] = "all",
     reference: Annotated[str, typer.Option(help="The model that the others are compared to.")] = "pbm",
     priors: Annotated[
         str, typer.Option(metavar="NUMBER,...", help="Strengths of the prior to choose from, on validation pages.")
     ] = "0,0.1,0.3,1,3,10",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the resamples.")] = 0,
-    skip_bad: SkipBad = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the comparison to this file: .svg, .png or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write all results to this file: .json.")] = None,
 ) -> None:
@@ -46,17 +41,8 @@ def compare_models_on_log(
     check_outputs(plot, out, (".json",))
     from .. import clicks
 
-    read = read_log(
-        log,
-        format=format,
-        columns=columns,
-        query=query,
-        positions=positions,
-        top_items=top_items,
-        skip_bad=skip_bad,
-    )
     names = "all" if models == "all" else [name.strip() for name in models.split(",")]
-    result = clicks.compare(read, names, priors=_numbers(priors), reference=reference, seed=seed)
+    result = clicks.compare(log(), names, priors=_numbers(priors), reference=reference, seed=seed)
     for note in result.notes:
         typer.echo(f"note:    {note}")
     _print_table(result)

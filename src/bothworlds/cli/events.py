@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .common import SERVICE, CommandGroup, app, one_line_errors
-from .service_connection import HERE, Key, Url, connected
+from .service_connection import Service, of_service
 
 events = CommandGroup(no_args_is_help=True, help="Delete events of a running service.")
 app.add_typer(events, name="events", rich_help_panel=SERVICE)
@@ -20,7 +20,9 @@ def _group() -> None:
 
 @events.command("delete")
 @one_line_errors
+@of_service
 def delete(
+    service: Service,
     event_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of events.")] = None,
     visitor: Annotated[
         str | None, typer.Option("--visitor", help="Delete all events of this visitor, as rank requests named her.")
@@ -29,8 +31,6 @@ def delete(
     request_id: Annotated[
         str | None, typer.Option("--request-id", help="Delete the event of this rank request; needs --surface.")
     ] = None,
-    url: Url = HERE,
-    key: Key = "",
 ) -> None:
     """Delete events. What was learned from them stays; each deletion is in the audit log.
 
@@ -40,7 +40,7 @@ def delete(
         raise ValueError("name the events by their ids, by --visitor, or by --surface and --request-id")
     if (surface is None) != (request_id is None):
         raise ValueError("--surface and --request-id need each other")
-    with connected(url, key) as client:
+    with service.connected() as client:
         if visitor is not None:
             count = client.delete_visitor(visitor)
         elif surface is not None and request_id is not None:

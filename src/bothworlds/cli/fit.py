@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .common import CLICK_LOGS, app, check_outputs, one_line_errors
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
+from .log_options import ReadLog, reads_log
 
 if TYPE_CHECKING:
     from ..clicks import ClickModel, Counts
@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 @app.command("fit", rich_help_panel=CLICK_LOGS)
 @one_line_errors
+@reads_log("clip", "engine")
 def fit_log(
-    log: Files,
-    format: Format = None,
-    top_items: TopItems = None,
-    positions: Positions = None,
-    query: Query = None,
-    columns: Columns = None,
+    log: ReadLog,
     model: Annotated[
         str,
         typer.Option(help="Click model: pbm, ubm, cascade, dcm, sdbn, dbn, ccm, trust, rank-ctr or item-ctr."),
@@ -42,15 +38,6 @@ def fit_log(
             help="Pseudo-impressions of every pair, clicked at the mean rate of the log.",
         ),
     ] = 0.0,
-    skip_bad: SkipBad = False,
-    clip: Annotated[
-        bool,
-        typer.Option(
-            "--clip",
-            help="Where there are more clicks than impressions, count as many clicks as impressions, with a note.",
-        ),
-    ] = False,
-    engine: Annotated[str, typer.Option(help="Engine that counts the log: duckdb or ray.")] = "duckdb",
     plot: Annotated[Path | None, typer.Option(help="Draw the fit to this file: .svg, .png or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file: .json.")] = None,
     top: Annotated[
@@ -72,21 +59,8 @@ def fit_log(
     from ..clicks.model.model import model_named, save_models
     from .fit_tables import print_counts, print_each_query, print_model
 
-    dependent = model_named(model).dependent
-    if dependent and clip:
-        raise ValueError(f"--clip is for counts, and the model {model} needs pages")
-    read = read_log(
-        log,
-        format=format,
-        columns=columns,
-        query=query,
-        positions=positions,
-        top_items=top_items,
-        skip_bad=skip_bad,
-        clip=clip,
-        engine=engine,
-    )
-    pages = as_pages(read) if dependent else None
+    read = log()
+    pages = as_pages(read) if model_named(model).dependent else None
     counts = read.counts() if pages is None else pages.counts()
     print_counts(counts)
     options: dict[str, Any] = {"method": method, "iterations": iterations, "prior": prior}

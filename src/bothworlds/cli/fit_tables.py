@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from ..clicks.reading.errors import plural
-from .tables import console
+from .tables import print_rows
 
 if TYPE_CHECKING:
     from ..clicks import ClickModel, Counts
@@ -87,8 +87,8 @@ def _print_columns(model: ClickModel) -> None:
     headings = ["position", "none", *map(str, model.positions[: min(m - 1, MAX_POSITIONS)])]
     rows = []
     for k, position in enumerate(model.positions[: MAX_POSITIONS + 1]):
-        row = gamma[k * (k + 1) // 2 : k * (k + 1) // 2 + k + 1]
-        rows.append([str(position), *("-" if value != value else f"{value:.3f}" for value in row)])
+        row = ["-" if value != value else f"{value:.3f}" for value in gamma[k * (k + 1) // 2 :][: k + 1]]
+        rows.append([str(position), *row, *[""] * (len(headings) - 1 - len(row))])
     print_rows("examination, by the last click above", headings, rows)
 
 
@@ -130,19 +130,6 @@ def _print_curves(models: Mapping[str, ClickModel]) -> None:
         curve = ["-" if beta != beta else f"{beta:.2f}" for beta in model.examination[:MAX_POSITIONS].tolist()]
         rows.append([query, *curve, f"{clicks:,}", f"{shown:,}", "yes" if model.identified else "no"])
     print_rows(title, headings, rows, names=("query",))
-
-
-def print_rows(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[str] = ()) -> None:
-    """Print a table; columns of ``names`` are on the left."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in names else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))  # brackets in names are not markup
-    console().print(table)
 
 
 def _group(component: int) -> str:

@@ -6,30 +6,25 @@ settings are made from ``surface_input.SETTINGS``: a new setting needs no change
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import typer
 
 from ..extras import install_command
 from ..serve.surface_input import SETTINGS, decoded, item_lines, named_value, value_of
-from .common import SERVICE, CommandGroup, app, one_line_errors, parse
-from .service_connection import HERE, Key, Url, call, connected
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .common import SERVICE, CommandGroup, app, from_options, one_line_errors, parse
+from .service_connection import Service, call, of_service, prints_response
 
 surfaces = CommandGroup(no_args_is_help=True, help="Create, show, edit and delete surfaces of a running service.")
 items = CommandGroup(no_args_is_help=True, help="Add, pause, resume and remove items of a surface.")
 app.add_typer(surfaces, name="surfaces", rich_help_panel=SERVICE)
 surfaces.add_typer(items, name="items")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the response of the service as JSON.")]
 SurfaceName = Annotated[str, typer.Argument(metavar="SURFACE", help="The name of the surface.")]
 ItemFile = Annotated[
     Path | None, typer.Option("--items", metavar="FILE", help="A text file with one item per line; - for the input.")
@@ -67,31 +62,15 @@ SPECIAL: dict[str, tuple[Any, Any]] = {  # settings whose option is not --name-o
 }
 
 
-def with_settings(command: F) -> F:
-    """Decorate a command with a parameter ``settings``: it gets the body of the API, from one option per setting."""
-    signature = inspect.signature(command, eval_str=True)
-    options = [_option(name) for name in SETTINGS]
-    kept = [parameter for name, parameter in signature.parameters.items() if name != "settings"]
-
-    @functools.wraps(command)
-    def run(**arguments: Any) -> Any:
-        given = {name: arguments.pop(name) for name in SETTINGS}
-        return command(**arguments, settings=_body(given))
-
-    run.__signature__ = signature.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*kept, *options]}
-    return cast(F, run)
-
-
-def _option(name: str) -> inspect.Parameter:
+def _option(name: str) -> Any:
     kind, option = SPECIAL.get(name) or (
         str | None,
         typer.Option(f"--{name.replace('_', '-')}", metavar="VALUE", help=SETTINGS[name]),
     )
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+    return Annotated[kind, option]
 
 
-def _body(given: dict[str, Any]) -> dict[str, Any]:
+def _body(**given: Any) -> dict[str, Any]:
     """Return the settings that were given, as the API takes them. A policy comes with all of its settings."""
     body = {name: value_of(text) for name, text in given.items() if isinstance(text, str)}
     named = dict(map(named_value, given["policy_settings"] or ()))
@@ -103,6 +82,9 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
     if given["baseline"] is not None:
         body["baseline"] = _read_items(given["baseline"]).names
     return body
+
+
+with_settings = from_options("settings", {name: (_option(name), None) for name in SETTINGS}, _body)
 
 
 class _ItemList(NamedTuple):
@@ -142,12 +124,6 @@ def _path(surface: str, *parts: str) -> str:
     return "/v1/surfaces/" + "/".join(quote(part, safe="") for part in (surface, *parts))
 
 
-def _print(response: Any, as_json: bool, *lines: str) -> None:
-    """Print a response as JSON, or as lines of text."""
-    for line in [json.dumps(response, indent=2, ensure_ascii=False)] if as_json else lines:
-        typer.echo(line)
-
-
 def _summary(surface: dict[str, Any]) -> str:
     """Return the size of a surface in words."""
     states = [item["state"] for item in surface["items"]]
@@ -155,48 +131,52 @@ def _summary(surface: dict[str, Any]) -> str:
     return ", ".join([f"{surface['slots']} slots", f"{states.count('active')} active items", *others])
 
 
+def _print_change(service: Service, surface: str, changed: dict[str, Any]) -> None:
+    service.print(changed, f"{surface} has version {changed['version']}: {_summary(changed)}")
+
+
 @surfaces.command("create")
 @one_line_errors
+@prints_response
 @with_settings
 def create_surface(
+    service: Service,
     surface: SurfaceName,
     settings: dict[str, Any],
     item_file: ItemFile = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
 ) -> None:
     """Create a surface: bothworlds surfaces create home --slots 3 --items items.txt."""
     read = _read_items(item_file)
     body = {**settings, "items": read.names, "version": 0}  # version 0: it must not exist
     exists = f"surface {surface!r} exists already; 'bothworlds surfaces edit' changes it"
-    with connected(url, key, read.places, conflict=exists) as client:
+    with service.connected(read.places, conflict=exists) as client:
         made = call(client, "PUT", _path(surface), body, tries=1)
-    _print(made, as_json, f"created {surface}: {_summary(made)}")
+    service.print(made, f"created {surface}: {_summary(made)}")
 
 
 @surfaces.command("list")
 @one_line_errors
-def list_surfaces(url: Url = HERE, key: Key = "", as_json: AsJson = False) -> None:
+@prints_response
+def list_surfaces(service: Service) -> None:
     """List all surfaces."""
-    with connected(url, key) as client:
+    with service.connected() as client:
         listed = call(client, "GET", "/v1/surfaces", expected="surfaces")
     if not listed["surfaces"]:
         typer.echo("there are no surfaces; 'bothworlds surfaces create' creates one", err=True)
     rows = [(one["name"], one["policy"], f"holdout {one['holdout']:g}", _summary(one)) for one in listed["surfaces"]]
-    _print(listed, as_json, *_aligned(rows))
+    service.print(listed, *_aligned(rows))
 
 
 @surfaces.command("show")
 @one_line_errors
-def show_surface(surface: SurfaceName, url: Url = HERE, key: Key = "", as_json: AsJson = False) -> None:
+@prints_response
+def show_surface(surface: SurfaceName, service: Service) -> None:
     """Show the settings and the items of a surface."""
-    with connected(url, key) as client:
+    with service.connected() as client:
         shown = call(client, "GET", _path(surface))
     written = {name: json.dumps(value, ensure_ascii=False) for name, value in shown.items() if name in SETTINGS}
-    _print(
+    service.print(
         shown,
-        as_json,
         f"{surface}, version {shown['version']}, changed {shown['changed_at']}",
         *_aligned([("", name, text) for name, text in written.items()]),
         *_aligned([("", item["state"], item["name"]) for item in shown["items"]]),
@@ -205,52 +185,50 @@ def show_surface(surface: SurfaceName, url: Url = HERE, key: Key = "", as_json: 
 
 @surfaces.command("edit")
 @one_line_errors
+@prints_response
 @with_settings
 def edit_surface(
+    service: Service,
     surface: SurfaceName,
     settings: dict[str, Any],
     version: Annotated[
         int | None, typer.Option("--if-version", min=1, help="Refuse if the surface has another version now.")
     ] = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
 ) -> None:
     """Change settings of a surface. All others stay as they are, and so does what was learned."""
     if not settings:
         raise ValueError("nothing to change; name a setting, such as --holdout 0.1")
-    with connected(url, key) as client:
+    with service.connected() as client:
         changed = call(client, "PATCH", _path(surface), settings | ({"version": version} if version else {}))
-    _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+    _print_change(service, surface, changed)
 
 
 @surfaces.command("promote")
 @one_line_errors
+@prints_response
 def promote_arm(
+    service: Service,
     surface: SurfaceName,
     arm: Annotated[str, typer.Argument(metavar="ARM", help="The name of the arm.")],
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
 ) -> None:
     """Serve the policy of one arm to all visitors, with everything that it has learned. The other arms end."""
-    with connected(url, key) as client:
+    with service.connected() as client:
         changed = call(client, "POST", _path(surface, "promote"), {"arm": arm}, tries=1)
-    _print(changed, as_json, f"{surface} has version {changed['version']} and serves {changed['policy']}")
+    service.print(changed, f"{surface} has version {changed['version']} and serves {changed['policy']}")
 
 
 @surfaces.command("delete")
 @one_line_errors
+@of_service
 def delete_surface(
+    service: Service,
     surface: SurfaceName,
     segment: Annotated[str | None, typer.Option("--segment", help="Delete only this segment.")] = None,
     confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    url: Url = HERE,
-    key: Key = "",
 ) -> None:
     """Delete a surface, or one segment, with its events and everything that was learned. This cannot be undone."""
     what = f"surface {surface!r}" if segment is None else f"segment {segment!r} of surface {surface!r}"
-    with connected(url, key) as client:
+    with service.connected() as client:
         call(client, "GET", _path(surface))  # a wrong name is an error before the question
         if not confirmed and typer.prompt(f"To delete {what}, type the name of the surface") != surface:
             raise ValueError("nothing was deleted: this is not the name of the surface")
@@ -260,36 +238,34 @@ def delete_surface(
 
 @surfaces.command("report")
 @one_line_errors
+@prints_response
 def report_surface(
+    service: Service,
     surface: SurfaceName,
     segment: Annotated[str | None, typer.Option("--segment", help="One segment; all together without it.")] = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
 ) -> None:
     """Print how a surface performs, in the words of the dashboard; with --json, all figures."""
     query = "" if segment is None else "?" + urlencode({"segment": segment})
-    with connected(url, key) as client:
+    with service.connected() as client:
         report = call(client, "GET", _path(surface, "report") + query)
-    _print(report, as_json, *([] if as_json else _report_lines(report)))
+    service.print(report, *([] if service.as_json else _report_lines(report)))
 
 
 @items.command("add")
 @one_line_errors
+@prints_response
 def add_items(
+    service: Service,
     surface: SurfaceName,
     names: ItemNames = None,
     item_file: ItemFile = None,
-    url: Url = HERE,
-    key: Key = "",
-    as_json: AsJson = False,
 ) -> None:
     """Add items; a new item starts in the middle of the others. Items of the surface stay as they are."""
     read = _named_items(names, item_file)
-    with connected(url, key, read.places) as client:
+    with service.connected(read.places) as client:
         version = call(client, "GET", _path(surface))["version"]  # PUT alone would create a surface
         changed = call(client, "PUT", _path(surface), {"items": read.names, "version": version}, tries=1)
-    _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+    _print_change(service, surface, changed)
 
 
 def _add_item_command(verb: str, sentence: str, *change: str) -> None:
@@ -297,15 +273,14 @@ def _add_item_command(verb: str, sentence: str, *change: str) -> None:
 
     @items.command(verb, help=sentence)
     @one_line_errors
+    @prints_response
     def command(
+        service: Service,
         surface: SurfaceName,
         names: ItemNames = None,
         item_file: ItemFile = None,
-        url: Url = HERE,
-        key: Key = "",
-        as_json: AsJson = False,
     ) -> None:
-        _change_items(surface, _named_items(names, item_file), change, url, key, as_json)
+        _change_items(service, surface, _named_items(names, item_file), change)
 
 
 _add_item_command("pause", "Pause items: they are not shown, and keep what was learned.", "POST", "pause")
@@ -313,13 +288,13 @@ _add_item_command("resume", "Show paused items again.", "POST", "resume")
 _add_item_command("remove", "Remove items. Their counters are kept in case they are added again.", "DELETE")
 
 
-def _change_items(surface: str, read: _ItemList, change: tuple[str, ...], url: str, key: str, as_json: bool) -> None:
+def _change_items(service: Service, surface: str, read: _ItemList, change: tuple[str, ...]) -> None:
     """Send one call per item; if one fails, the changes before it stay."""
     from ..serve.client.http import ClientError
 
     method, *verb = change
     changed: dict[str, Any] = {}
-    with connected(url, key) as client:
+    with service.connected() as client:
         for done, name in enumerate(read.names):
             try:
                 changed = call(client, method, _path(surface, "items", name, *verb))
@@ -327,7 +302,7 @@ def _change_items(surface: str, read: _ItemList, change: tuple[str, ...], url: s
                 if done:
                     typer.echo(f"{done} of {len(read.names)} items were changed", err=True)
                 raise
-    _print(changed, as_json, f"{surface} has version {changed['version']}: {_summary(changed)}")
+    _print_change(service, surface, changed)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

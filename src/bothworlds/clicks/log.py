@@ -306,11 +306,9 @@ def read(
 
 
 def as_counts(log: Any) -> Counts:
-    """Return counts of a log, its path or a table in memory; of pages; of a pair (shown, clicked); or as they are."""
+    """Return counts of a log, its path or a table in memory; of pages; or as they are."""
     if isinstance(log, Counts):
         return log
-    if _is_pair(log):
-        return Counts.from_tables(*log)
     return (log if isinstance(log, (Log, Pages)) else read(log)).counts()
 
 
@@ -321,7 +319,7 @@ def as_pages(log: Any) -> Pages:
     """
     if isinstance(log, Pages):
         return log
-    if isinstance(log, Counts) or _is_pair(log):
+    if isinstance(log, Counts):
         raise ValueError(f"{NEEDS_PAGES}; these are counts per item and position")
     given = log if isinstance(log, Log) else read(log)
     if not given.has_pages:
@@ -330,11 +328,6 @@ def as_pages(log: Any) -> Pages:
         )
         raise ValueError(f"{NEEDS_PAGES}, and {given.origin} {why}")
     return given.pages()
-
-
-def _is_pair(log: Any) -> bool:
-    """Whether this is a pair of tables, impressions and clicks, items by positions."""
-    return isinstance(log, tuple) and len(log) == 2 and all(np.ndim(part) == 2 for part in log)
 
 
 def _time(kind: str | None) -> str | None:
@@ -401,21 +394,10 @@ def _check_alike(sources: Sequence[Source], layout: Layout) -> None:
 
 
 def _check_columns(source: Source, layout: Layout) -> None:
-    """Raise ValueError for duplicate columns, and for a column that only the name of a folder has (query=tea)."""
+    """Raise ValueError for duplicate columns."""
     for chosen in layout.columns(source).values():
         same = [name for name in source.columns if name.lower() == chosen.lower()]
         if len(same) > 1:
             raise ValueError(
                 f"{source.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
-            )
-    columns = layout.columns(source)
-    lacking = {
-        name for role, names in layout.roles.items() if role not in columns and role != "timestamp" for name in names
-    }
-    for folder in source.path.parts[:-1]:
-        name, equals, _ = folder.partition("=")
-        if equals and name.lower() in lacking:
-            raise ValueError(
-                f"{source.path} has no column {name}, and the folder {folder} is not read as one; "
-                "write the column into the files"
             )

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import evaluate, fit, read
+from bothworlds.clicks import Counts, evaluate, fit, read
 from tests.clicks.written import counts
 from tests.commands import run
 
@@ -113,7 +113,7 @@ def test_a_page_with_a_position_twice_is_refused_or_skipped(tmp_path):
     assert refused(path) == f"{path}, line 4 and line 5: event '2' has position '1' twice"
     skipped = counts(path, skip_bad=True)
     assert (skipped.pages, skipped.shown.sum()) == (1, 2)
-    assert skipped.notes == ("1 page was skipped: a position or an item is there twice",)
+    assert skipped.notes == ("1 page left out: a position or an item is there twice",)
 
 
 def test_the_lines_are_those_of_the_page_and_not_of_one_of_another_query(tmp_path):
@@ -197,7 +197,7 @@ def test_more_clicks_than_impressions_are_clipped_only_if_asked_to(tmp_path):
     path = write(tmp_path, "item,position,impressions,clicks\na,1,10,11\nb,1,10,3\n")
     clipped = counts(path, clip=True)
     assert clipped.clicked.tolist() == [10, 3]
-    assert clipped.notes[0].startswith("1 row has more clicks than impressions")
+    assert clipped.notes[0].startswith("1 row had more clicks than impressions")
 
 
 GOOD = "1\t0\tQ\t5\t0\t7\t8\n1\t1\tC\t7\n"
@@ -214,7 +214,7 @@ def test_a_bad_line_of_a_session_is_refused_or_skipped(tmp_path, line):
     path = write(tmp_path, f"{GOOD}{line}\n3\t0\tQ\t5\t0\t7\n")
     assert refused(path) == f"{path}, line 3: {SESSION}, in {line!r}"
     skipped = counts(path, skip_bad=True)
-    assert (skipped.pages, skipped.notes) == (2, ("1 bad record was skipped",))
+    assert (skipped.pages, skipped.notes) == (2, ("1 bad record left out",))
 
 
 NATIVE = "QUERY_REGION, a tab, url,...,url : clicked url , ... ; is expected"
@@ -226,20 +226,7 @@ def test_a_bad_record_of_the_native_layout_is_refused_or_skipped(tmp_path, recor
     path = write(tmp_path, f"1_0\t7,8 : 7; 1_0\t7,8 :\n1_0\t7 :; {record}\n1_0\t7 : 7")
     assert refused(path) == f"{path}, line 2: {NATIVE}, in {record!r}"
     skipped = counts(path, skip_bad=True)
-    assert (skipped.pages, skipped.notes) == (4, ("1 bad record was skipped",))
-
-
-CUT = {"relpred": ("0\tQ\t5\t0\t7", "\n1\t0\tQ\t5\t0\t7\n"), "yandex": ("8,9 : 8", ";5_0\t7 : 7;\n")}
-
-
-@pytest.mark.parametrize("layout", CUT)
-def test_a_first_line_that_was_cut_is_a_bad_line_where_the_format_is_named(tmp_path, layout):
-    line, rest = CUT[layout]
-    path = write(tmp_path, line + rest)
-    assert error_of(path, format=layout).startswith(f"{path}, line 1: ")
-    skipped = counts(path, format=layout, skip_bad=True)
-    assert (skipped.pages, skipped.notes) == (1, ("1 bad record was skipped",))
-    assert "is not in the format" in error_of(write(tmp_path, line + "\n" + line), format=layout)
+    assert (skipped.pages, skipped.notes) == (4, ("1 bad record left out",))
 
 
 def test_the_line_of_a_bad_record_is_right_after_lines_that_are_no_text(tmp_path):
@@ -377,7 +364,7 @@ def test_lines_that_are_all_broken_are_no_log(tmp_path):
 
 
 def test_a_fitted_model_is_no_log(tmp_path):
-    path = fit(([[9, 9]], [[3, 2]])).save(tmp_path / "model.json")
+    path = fit(Counts.from_tables([[9, 9]], [[3, 2]])).save(tmp_path / "model.json")
     assert "is a fitted model and not a log; bothworlds play --world" in error_of(path)
 
 
@@ -425,7 +412,7 @@ def test_large_counts_keep_all_digits(tmp_path):
 )
 def test_tables_of_invalid_counts_are_refused(number, message):
     with pytest.raises(ValueError, match=message):
-        fit(([[number, 5], [5, 5]], [[0, 1], [1, 1]]))
+        Counts.from_tables([[number, 5], [5, 5]], [[0, 1], [1, 1]])
 
 
 # Several bad places
@@ -466,7 +453,7 @@ def test_the_first_bad_records_are_shown_and_all_are_counted(tmp_path):
     path = write(tmp_path, GOOD + bad)
     message = "; ".join(f"line {line}: {SESSION}, in '{k}\\t0\\tX'" for k, line in enumerate((4, 6, 8)))
     assert error_of(path) == f"{path}, {message}; 10 records are bad; skip_bad=True leaves them out"
-    assert counts(path, skip_bad=True).notes[-1] == "10 bad records were skipped"
+    assert counts(path, skip_bad=True).notes[-1] == "10 bad records left out"
 
 
 @pytest.mark.slow
@@ -529,7 +516,7 @@ SPACED = {"event": ["1", "1", "2"], "position": [1, 2, 1], "item": ["tea", " mil
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "memory"])
-def test_spaces_around_names_are_removed_and_noted_in_all_tables_alike(tmp_path, kind):
+def test_spaces_around_names_are_removed_in_all_tables_alike(tmp_path, kind):
     rows = list(zip(*SPACED.values()))
     path = tmp_path / "log"
     if kind == "csv":
@@ -540,8 +527,7 @@ def test_spaces_around_names_are_removed_and_noted_in_all_tables_alike(tmp_path,
         pyarrow.parquet.write_table(pyarrow.table(SPACED), path)
     counted = counts(SPACED if kind == "memory" else path)
     assert counted.items == ("milk", "tea")
-    assert counted.notes == ("2 rows have spaces around the name of an item or a query; they were removed",)
-    assert counts({**SPACED, "item": ["tea", "milk", "tea"]}).notes == ()
+    assert counted.notes == ()
 
 
 def test_spaces_around_names_that_are_given_are_removed_too():

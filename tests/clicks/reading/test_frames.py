@@ -7,7 +7,6 @@ import pyarrow
 import pytest
 
 from bothworlds.clicks import evaluate, fit, read
-from bothworlds.clicks.log import as_counts
 from tests.clicks.written import counts
 
 PAGES = {
@@ -58,12 +57,6 @@ def test_a_bad_row_of_a_table_is_named():
     with pytest.raises(ValueError, match="the table, row 3: click must be 0 or 1; got '7'"):
         counts(PAGES | {"click": [1, 0, 7, 0]})
     assert counts(PAGES | {"click": [1, 0, 7, 0]}, skip_bad=True).notes == ("1 row was skipped: click must be 0 or 1",)
-
-
-def test_two_tables_have_been_counted_already():
-    counted = as_counts(([[9, 8], [7, 0]], [[3, 2], [1, 0]]))
-    assert (counted.shown.tolist(), counted.clicked.tolist()) == ([9, 8, 7], [3, 2, 1])
-    assert as_counts(counted) is counted
 
 
 def test_a_key_that_the_first_record_lacks_is_kept():

@@ -50,9 +50,5 @@ def fit_rates(counts: Counts, name: str, prior: float, intervals: bool) -> Click
         pages=counts.pages,
         method="counts",
         prior=float(prior),
-        iterations=0,
-        converged=True,
-        gain=0.0,
-        identified=True,
         origin=counts.origin,
     )

@@ -61,7 +61,6 @@ def fit_trust(counts: Counts, prior: float, intervals: bool, seed: int, starts: 
         item_counts=design.row_counts,
         log_likelihood=likelihood(design, design.shown, design.clicked, best.x)[0],
         pages=counts.pages,
-        method="newton",
         prior=float(prior),
         iterations=best.steps,
         converged=best.converged,

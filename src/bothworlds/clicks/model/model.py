@@ -94,12 +94,12 @@ class ClickModel:
     item_counts: Ints  # (2, n) impressions and clicks
     log_likelihood: float  # of the log, without pseudo-counts
     pages: int | None
-    method: str
     prior: float
-    iterations: int
-    converged: bool
-    gain: float  # what a further Newton step would gain, at most
-    identified: bool
+    method: str = "newton"
+    iterations: int = 0
+    converged: bool = True
+    gain: float = 0.0  # what a further Newton step would gain, at most
+    identified: bool = True
     starts: tuple[float, ...] = ()  # the objective that each start reached
     impossible: int = 0  # clicks of the log that are impossible in the model, each counted as one in a million
     warnings: tuple[str, ...] = ()

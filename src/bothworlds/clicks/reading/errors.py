@@ -69,31 +69,12 @@ class Example(NamedTuple):
     problem: str
 
 
-class BadInput(ValueError):
-    """Bad input, with the options that accept it: ``options`` maps their Python names to what they do."""
-
-    def __init__(self, problem: str, options: Mapping[str, str]) -> None:
-        advice = "; ".join(f"{name}=True {effect}" for name, effect in options.items())
-        super().__init__(f"{problem}; {advice}")
-        self.problem, self.options = problem, dict(options)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BadInput, (self.problem, self.options)
-
-    def with_flags(self) -> str:
-        """Return the message for the command line, with options named by their flags.
-
-        >>> BadInput("line 4 is bad", {"skip_bad": "leaves it out"}).with_flags()
-        'line 4 is bad; --skip-bad leaves it out'
-        """
-        advice = "; ".join(f"--{name.replace('_', '-')} {effect}" for name, effect in self.options.items())
-        return f"{self.problem}; {advice}"
-
-
 def bad_input_error(
     examples: Sequence[Example], number: int, noun: str, options: Mapping[str, str] | None = None
 ) -> ValueError:
     """Return the error for ``number`` bad rows, records or pages (``noun``), which shows the first examples.
+
+    ``options`` maps options that accept them to what they do.
 
     >>> examples = [Example("log.csv", "line 4", "click is missing"), Example("log.csv", "line 9", "item is missing")]
     >>> str(bad_input_error(examples, 12, "rows"))
@@ -107,10 +88,9 @@ def bad_input_error(
         parts.append(f"{number:,} {noun} are bad")
     # Leaving out rows would leave out what they have in common.
     cure = next((text for problem, text in CURES.items() if any(problem in one.problem for one in examples)), "")
-    if cure:
-        return ValueError("; ".join([*parts, cure]))
     skip = {"skip_bad": f"leaves {'them' if number > 1 else 'it'} out"}
-    return BadInput("; ".join(parts), {**(options or {}), **skip})
+    cures = [cure] if cure else [f"{name}=True {effect}" for name, effect in {**(options or {}), **skip}.items()]
+    return ValueError("; ".join([*parts, *cures]))
 
 
 class Rejected(NamedTuple):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .sources import Source, first_records
+from .sources import Source
 
 NUMBER = r"\d{1,18}"
 LINE = rf"{NUMBER}\t{NUMBER}\t(Q\t{NUMBER}\t{NUMBER}(\t{NUMBER})+|C\t{NUMBER})\r?"
@@ -50,10 +50,6 @@ class Layout:
         used = {(name, column) for role, column in columns.items() for name in self.roles[role]}
         unused = ["=".join(pair) for pair in source.renamed if pair not in used]
         return f"it has no use for {unused[0]}" if unused else None
-
-    def matches_later(self, source: Source) -> bool:
-        """Return whether any record at the start of a text is of this layout."""
-        return source.kind == "text" and any(re.match(self.start, record) for record in first_records(source))
 
     def foreign_columns(self, source: Source) -> list[str]:
         """Return the columns of a file that indicate another layout."""
@@ -180,8 +176,6 @@ def detect(source: Source, name: str | None = None) -> Layout:
 def _check_named(source: Source, layout: Layout, unambiguous: list[Layout]) -> Layout:
     """Return the named layout if the file can have it; columns of other layouts matter only if one of those matches."""
     why_not = layout.mismatch(source)
-    if why_not is not None and not unambiguous and layout.is_text and layout.matches_later(source):
-        return layout  # only the first record is bad, and bad records are reported
     if why_not is None and unambiguous and layout not in unambiguous:
         why_not = f"it has a column {layout.foreign_columns(source)[0]}"
     if why_not is not None:

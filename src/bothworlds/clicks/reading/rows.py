@@ -8,7 +8,7 @@ from .database import quoted
 
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
-MORE_CLICKS, CLIPPED, SPACED = 9, -1, -2
+MORE_CLICKS = 9
 LAST_POSITION = 10_000  # a larger number is more likely a mistake than a position
 
 # Number of a check -> (role of the checked column, the requirement).
@@ -22,12 +22,8 @@ ROW_CHECKS: dict[int, tuple[str, str]] = {
     7: ("impressions", "must be a whole number from 0 up"),
     8: ("clicks", "must be a whole number from 0 up"),
     9: ("clicks", "must not be more than impressions"),
-    10: (
-        "",
-        "the line has a column that the first lines lack; add it to the first line, as null if necessary",
-    ),
-    11: ("learn", "must be true or false"),
-    12: ("position", f"must be at most {LAST_POSITION:,}"),
+    10: ("learn", "must be true or false"),
+    11: ("position", f"must be at most {LAST_POSITION:,}"),
 }
 
 
@@ -43,12 +39,6 @@ def label_sql(name: str, kind: str) -> str:
         short = f"CASE WHEN {given} = floor({given}) THEN try_cast({given} AS HUGEINT)::VARCHAR END"
         return f"CASE WHEN isfinite({given}::DOUBLE) THEN coalesce({short}, {given}::VARCHAR) END"
     return given
-
-
-def has_spaces_sql(names: Mapping[str, str]) -> str:
-    """SQL for whether a row has spaces around a label; ``names`` maps columns to their types."""
-    text = [quoted(name) for name, kind in names.items() if kind == "VARCHAR"]
-    return " OR ".join(f"coalesce({name} != trim({name}), false)" for name in text) or "false"
 
 
 def integer_sql(name: str, kind: str) -> str:
@@ -86,26 +76,20 @@ def propensity_sql(name: str, kind: str) -> str:
 
 
 def failed_check_sql(columns: Mapping[str, str], ndjson: bool, clip: bool) -> str:
-    """SQL for the number of the first check that a row of converted columns fails, NULL if it passes all.
-
-    A row that passes after a change has ``CLIPPED`` or ``SPACED``.
-    """
+    """SQL for the number of the first check that a row of converted columns fails, NULL if it passes all."""
     cases = {
         2: "item IS NULL",
         3: "position IS NULL OR position < 0",
-        12: f"position > {LAST_POSITION}",
+        11: f"position > {LAST_POSITION}",
         4: "click IS NULL OR click NOT BETWEEN 0 AND 1",
         5: "propensity IS NOT NULL AND NOT (propensity > 0 AND propensity <= 1)",
         6: "event IS NULL",
         7: "impressions IS NULL OR impressions < 0",
         8: "clicks IS NULL OR clicks < 0",
         MORE_CLICKS: "false" if clip else "clicks > impressions",
-        11: "learn IS NULL OR learn NOT BETWEEN 0 AND 1",
+        10: "learn IS NULL OR learn NOT BETWEEN 0 AND 1",
     }
     wanted = {number: case for number, case in cases.items() if ROW_CHECKS[number][0] in columns}
     if ndjson:
-        wanted = {1: "nothing", 10: "late", **wanted}
-    if clip and "impressions" in columns:
-        wanted[CLIPPED] = "clicks > impressions"
-    wanted[SPACED] = "spaced"
+        wanted = {1: "nothing", **wanted}
     return "CASE " + " ".join(f"WHEN {case} THEN {number}" for number, case in wanted.items()) + " END"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import glob
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -110,12 +109,6 @@ def inspect_file(path: Path) -> Source:
     delimiter = max(DELIMITERS, key=first.count)
     blank = text[: -len(lines)].count(b"\n")
     return Source(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
-
-
-def first_records(source: Source) -> list[str]:
-    """Return the records at the start of a text, which end in a semicolon or a newline; the last may be cut."""
-    text, _ = _first_bytes(source.path, source.compression)
-    return re.split("[\n;]", text.removeprefix(BOM).decode(errors="replace"))
 
 
 def rename_columns(source: Source, columns: Mapping[str, str], known: Sequence[str]) -> Source:

@@ -27,17 +27,7 @@ from .errors import (
     skipped,
 )
 from .layouts import Layout
-from .rows import (
-    CLIPPED,
-    MORE_CLICKS,
-    SPACED,
-    click_sql,
-    failed_check_sql,
-    has_spaces_sql,
-    integer_sql,
-    label_sql,
-    propensity_sql,
-)
+from .rows import MORE_CLICKS, click_sql, failed_check_sql, integer_sql, label_sql, propensity_sql
 from .sources import Source
 
 HEADER_COLUMN = "format"  # of the first line of an export
@@ -49,7 +39,7 @@ CONVERTERS = {
 # Names that columns of the file without a role do not keep.
 OWN_COLUMNS = {
     *(*CONVERTERS, "query", "item", "surface", "policy", "arm"),
-    *("number", "reason", "spaced", "nothing", "late"),
+    *("number", "reason", "nothing"),
 }
 
 
@@ -77,19 +67,14 @@ def read_table(
     columns = layout.columns(sources[0])
     _scan(connection, sources, layout, columns, filters, progress)
     rejected = rejected_lines(connection, sources)
-    found = dict(run(connection, "SELECT reason, count(*) FROM rows WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"))
-    bad = {reason: number for reason, number in found.items() if reason > 0}
+    bad = dict(run(connection, "SELECT reason, count(*) FROM rows WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"))
     if (bad or rejected) and not filters.skip_bad:
         raise _bad_rows(connection, sources, layout, columns, bad, rejected)
     kinds = sorted(Counter(one.kind for one in rejected).items())
     notes = Counter({f"line:{describe_rejection(kind)}": number for kind, number in kinds})
     notes.update({f"row:{requirement(columns, reason)}": number for reason, number in bad.items()})
-    if found:  # changed rows are counted among those that are kept
-        changed = f"SELECT reason, count(*) FROM rows WHERE reason < 0 AND {filters.query_condition} GROUP BY 1"
-        names = {CLIPPED: "clipped", SPACED: "spaced"}
-        notes.update({names[reason]: number for reason, number in run(connection, changed)})
     if bad:
-        run(connection, "DELETE FROM rows WHERE reason > 0")
+        run(connection, "DELETE FROM rows WHERE reason IS NOT NULL")
     if "event" in columns:
         notes.update(_check_pages(connection, sources, layout, columns, filters, rejected, progress))
     if filters.queries:
@@ -98,6 +83,7 @@ def read_table(
         ((surfaces,),) = run(connection, "SELECT count(DISTINCT surface) FROM rows")
         notes["surfaces"] = surfaces
     if layout.name == "counts":
+        ((notes["clipped"],),) = run(connection, "SELECT count(*) FROM rows WHERE clicks > impressions")
         _split_counts(connection)
     return notes
 
@@ -110,29 +96,22 @@ def _scan(
     filters: Filters,
     progress: bool | None,
 ) -> None:
-    """Create the table ``rows``, with a column ``reason``: the first check that a row fails, or how it was changed."""
+    """Create the table ``rows``, with a column ``reason``: the first check that a row fails."""
     if sources[0].kind == "memory":
         connection.register("in_memory", sources[0].table)
-    scan = " UNION ALL BY NAME ".join(f"SELECT * FROM {scan_sql(group, layout)}" for group in _alike(sources))
+    scan = " UNION ALL BY NAME ".join(f"SELECT * FROM {scan_sql(group)}" for group in _alike(sources))
     kinds = {name: kind for name, kind, *_ in run(connection, f"DESCRIBE {scan}") if name != "file_row_number"}
     converted = [f"{_converted(role, name, kinds[name])} AS {role}" for role, name in columns.items()]
     if "query" not in columns:
         converted.append("'' AS query")
     ndjson = sources[0].kind == "ndjson"
-    known = {*columns.values(), *(_absent_names(sources, layout) if ndjson else ())}
-    others = [name for name in kinds if name not in known]
+    others = [name for name in kinds if name not in columns.values()]
     converted += [f"{quoted(name)} AS {quoted(stored)}" for name, stored in zip(others, file_columns(others))]
-    spaces = {name: kinds[name] for role, name in columns.items() if role in ("item", "query")}
-    converted.append(f"{has_spaces_sql(spaces)} AS spaced")
-    if ndjson:
-        converted.append(" AND ".join(f"{quoted(name)} IS NULL" for name in columns.values()) + " AS nothing")
-        converted.append(" OR ".join(_late_keys(sources, layout, columns)) + " AS late")
-    dropped = ["spaced", *(["nothing", "late"] if ndjson else []), *(["learn"] if "learn" in columns else [])]
-    learned = "CASE WHEN learn = 1 THEN propensity END AS propensity"
-    replaced = f" REPLACE ({learned})" if "learn" in columns else ""
+    converted.append(" AND ".join(f"{quoted(name)} IS NULL" for name in columns.values()) + " AS nothing")
+    learned = " REPLACE (CASE WHEN learn = 1 THEN propensity END AS propensity)" if "learn" in columns else ""
     run(
         connection,
-        f"CREATE TABLE rows AS SELECT * EXCLUDE ({', '.join(dropped)}){replaced}, "
+        f"CREATE TABLE rows AS SELECT * EXCLUDE (nothing{', learn' if learned else ''}){learned}, "
         f"({failed_check_sql(columns, ndjson, filters.clip)})::TINYINT AS reason "
         f"FROM (SELECT {', '.join(converted)} FROM ({scan}))",
         "reading rows",
@@ -163,7 +142,7 @@ def _alike(sources: Sequence[Source]) -> list[list[Source]]:
     return list(groups.values())
 
 
-def scan_sql(sources: Sequence[Source], layout: Layout) -> str:
+def scan_sql(sources: Sequence[Source]) -> str:
     """Return the table function of DuckDB that reads files of one kind."""
     files, first = literal([glob_pattern(str(source.path)) for source in sources]), sources[0]
     if first.kind == "memory":
@@ -171,7 +150,7 @@ def scan_sql(sources: Sequence[Source], layout: Layout) -> str:
     if first.kind == "parquet":
         return f"read_parquet({files}, union_by_name = true, file_row_number = true, {NO_PARTITIONS})"
     compression = literal(first.compression or "none")
-    names = [*first.columns, *_absent_names(sources, layout)] if first.kind == "ndjson" else _unique(first.columns)
+    names = list(first.columns) if first.kind == "ndjson" else _unique(first.columns)
     has_header = any(source.has_header for source in sources) and HEADER_COLUMN not in names
     text = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in [*names, *([HEADER_COLUMN] if has_header else [])])
     if first.kind == "ndjson":
@@ -192,19 +171,6 @@ def _unique(names: Sequence[str]) -> list[str]:
     """Names of columns, with a new name for each that repeats an earlier one, ignoring case."""
     lower = [name.lower() for name in names]
     return [f"{name}, column {k + 1}" if lower[k] in lower[:k] else name for k, name in enumerate(names)]
-
-
-def _absent_names(sources: Sequence[Source], layout: Layout) -> dict[str, str]:
-    """Column names of the layout that the inspected lines of JSON lack, with their roles."""
-    here = {name.lower() for source in sources for name in source.columns}
-    return {name: role for role, names in layout.roles.items() for name in names if name not in here}
-
-
-def _late_keys(sources: Sequence[Source], layout: Layout, columns: Mapping[str, str]) -> list[str]:
-    """SQL conditions for a row of JSON with a key that the inspected lines lack, whose value would be ignored."""
-    chosen = {role: f" AND {quoted(name)} IS NULL" for role, name in columns.items()}
-    absent = _absent_names(sources, layout).items()
-    return [f"({quoted(name)} IS NOT NULL{chosen.get(role, '')})" for name, role in absent] or ["false"]
 
 
 def _split_counts(connection: Any) -> None:
@@ -275,7 +241,9 @@ def _bad_rows(
     """Return the error for rows that fail checks (``bad`` maps checks to numbers of rows) and rejected lines."""
     order = {str(source.path): k for k, source in enumerate(sources)}
     located = [(order[one.file], one.line, Example(one.file, f"line {one.line}", one.problem)) for one in rejected]
-    first = run(connection, f"SELECT rowid, reason FROM rows WHERE reason > 0 ORDER BY rowid LIMIT {MAX_EXAMPLES}")
+    first = run(
+        connection, f"SELECT rowid, reason FROM rows WHERE reason IS NOT NULL ORDER BY rowid LIMIT {MAX_EXAMPLES}"
+    )
     places = _places(connection, sources, layout, [row for row, _ in first], rejected)
     for row, reason in first:
         file, place, values = places[row]
@@ -292,7 +260,7 @@ def _places(
     in_order = [source for group in _alike(sources) for source in group]
     columns, places, first = layout.columns(sources[0]), {}, 0
     for source in in_order:
-        scan = scan_sql([source], layout)
+        scan = scan_sql([source])
         if source.kind == "memory":
             connection.register("in_memory", source.table)
         size = run(connection, f"SELECT count(*) FROM {scan}")[0][0] if len(in_order) > 1 else max(rows, default=0) + 1
@@ -334,34 +302,25 @@ def notes_of(connection: Any, found: Counter[str], filters: Filters, number_sql:
     """Return sentences about rows that were left out or changed, and about positions that may be a mistake."""
     everywhere = " (in the whole log, for all queries)" if filters.queries else ""
     notes = []
-    for reason in (reason for reason in found if reason.startswith("line:")):
-        has = "it has" if found[reason] == 1 else "they have"
-        notes.append(f"{skipped(found[reason], 'line')}{everywhere}: {has} {reason.removeprefix('line:')}")
-    for reason in (reason for reason in found if reason.startswith("row:")):
-        notes.append(f"{skipped(found[reason], 'row')}{everywhere}: {reason.removeprefix('row:')}")
-    if number := found["clipped"]:
-        have, whose = ("has", "its") if number == 1 else ("have", "their")
-        notes.append(
-            f"{plural(number, 'row')} {have} more clicks than impressions; {whose} clicks were clipped to impressions"
-        )
-    if number := found["spaced"]:
-        have = "has" if number == 1 else "have"
-        notes.append(f"{plural(number, 'row')} {have} spaces around the name of an item or a query; they were removed")
-    if number := found["page"]:
-        notes.append(f"{skipped(number, 'page')}: a position or an item is there twice")
-    if number := found["surfaces"] * (found["surfaces"] > 1):
-        notes.append(f"{number:,} surfaces are counted together; export them one by one to separate them")
-    if number := found["stray"]:
-        notes.append(f"{number:,} clicks on urls that their page does not show were ignored")
-    if number := found["early"]:
-        notes.append(f"{number:,} clicks before any page of their session were ignored{everywhere}")
-    if number := found["repeats"]:
-        notes.append(
-            f"{plural(number, 'page')} {'shows' if number == 1 else 'show'} a url twice; "
-            "every impression of it is counted, and clicks count for the first"
-        )
-    if number := found["record"]:
-        notes.append(f"{skipped(number, 'bad record')}{everywhere}")
+    for reason, number in found.items():
+        noun, _, why = reason.partition(":")
+        if why:
+            has = ("it has " if number == 1 else "they have ") if noun == "line" else ""
+            notes.append(f"{skipped(number, noun)}{everywhere}: {has}{why}")
+    sentences = {
+        "clipped": "{} had more clicks than impressions; clicks were clipped to impressions",
+        "page": "{} left out: a position or an item is there twice",
+        "surfaces": "{} are counted together; export them one by one to separate them",
+        "stray": "{} on urls that their page does not show were ignored",
+        "early": "{} before any page of their session were ignored" + everywhere,
+        "repeats": "{} with a url twice: every impression of it is counted, and clicks count for the first",
+        "record": "{} left out" + everywhere,
+    }
+    nouns = dict.fromkeys(sentences, "page") | {"clipped": "row", "surfaces": "surface", "record": "bad record"}
+    nouns |= {"stray": "click", "early": "click"}
+    for name, sentence in sentences.items():
+        if found[name] > (name == "surfaces"):
+            notes.append(sentence.format(plural(found[name], nouns[name])))
     return (*notes, *_position_gap(connection, number_sql))
 
 
