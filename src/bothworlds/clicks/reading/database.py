@@ -72,6 +72,16 @@ def run(connection: Any, sql: str, title: str = "", progress: bool | None = Fals
         raise ValueError(_read_error(str(error))) from error
 
 
+def rejects(connection: Any, paths: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the lines that were rejected when these texts were read: file, byte offset, type of error, text."""
+    return run(
+        connection,
+        "SELECT scans.file_path, errors.line_byte_position, min(errors.error_type)::VARCHAR, "
+        "any_value(errors.csv_line) FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
+        f"WHERE scans.file_path IN {in_list(paths)} GROUP BY 1, 2 ORDER BY 1, 2",
+    )
+
+
 def _read_error(error: str) -> str:
     """An error of DuckDB on one line, starting with the file."""
     file = re.search(r"^ *file *= *(.+)$", error, re.MULTILINE)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...extras import import_extra
-from .database import in_list, run
 from .rows import MORE_CLICKS, ROW_CHECKS
 from .sources import Source
 
@@ -112,22 +111,14 @@ def describe_rejection(kind: str) -> str:
     return REJECTED.get(kind, f"something that cannot be read ({kind.lower()})")
 
 
-def rejected_lines(connection: Any, sources: Sequence[Source]) -> list[Rejected]:
-    """Return the lines that DuckDB rejected when it read these files with this connection, in order."""
-    if sources[0].kind != "text":
-        return []
+def rejected_lines(rejects: Sequence[tuple[Any, ...]], sources: Sequence[Source]) -> list[Rejected]:
+    """Return the lines that DuckDB rejected when it read these files, in order; ``rejects`` as in ``database``."""
     paths = {str(source.path): source for source in sources}
-    found = run(
-        connection,
-        "SELECT scans.file_path, errors.line_byte_position, min(errors.error_type)::VARCHAR, "
-        "any_value(errors.csv_line) FROM reject_errors errors JOIN reject_scans scans USING (scan_id, file_id) "
-        f"WHERE scans.file_path IN {in_list(list(paths))} GROUP BY 1, 2 ORDER BY 1, 2",
-    )
-    lines: dict[str, dict[int, int]] = {
-        path: _lines_at(paths[path], [offset for file, offset, *_ in found if file == path])
-        for path in {file for file, *_ in found}
+    lines = {
+        path: _lines_at(paths[path], [offset for file, offset, *_ in rejects if file == path])
+        for path in {file for file, *_ in rejects}
     }
-    return [Rejected(file, lines[file][offset], kind, text or "") for file, offset, kind, text in found]
+    return [Rejected(file, lines[file][offset], kind, text or "") for file, offset, kind, text in rejects]
 
 
 def _lines_at(source: Source, offsets: Sequence[int]) -> dict[int, int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .database import glob_pattern, literal, run
+from .database import glob_pattern, literal, rejects, run
 from .errors import MAX_EXAMPLES, MAX_TEXT, Example, bad_input_error, rejected_lines
 from .layouts import LINE, RECORD, Layout
 from .rows import LAST_POSITION
@@ -113,7 +113,7 @@ def _read_records(connection: Any, source: Source, layout: Layout, progress: boo
         "reading records",
         progress,
     )
-    rejected = rejected_lines(connection, [source])
+    rejected = rejected_lines(rejects(connection, [str(source.path)]), [source])
     bad = run(
         connection, "SELECT line, text, too_long, count(*) OVER () FROM records WHERE NOT good ORDER BY event LIMIT 3"
     )

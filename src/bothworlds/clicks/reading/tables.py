@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...export_format import EXPORT_FORMAT
-from .database import glob_pattern, in_list, literal, quoted, run
+from .database import glob_pattern, in_list, literal, quoted, rejects, run
 from .errors import (
     CLIP,
     MAX_EXAMPLES,
@@ -66,7 +66,8 @@ def read_table(
     """
     columns = layout.columns(sources[0])
     _scan(connection, sources, layout, columns, filters, progress)
-    rejected = rejected_lines(connection, sources)
+    texts = [str(source.path) for source in sources if source.kind == "text"]
+    rejected = rejected_lines(rejects(connection, texts) if texts else [], sources)
     bad = dict(run(connection, "SELECT reason, count(*) FROM rows WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"))
     if (bad or rejected) and not filters.skip_bad:
         raise _bad_rows(connection, sources, layout, columns, bad, rejected)
