@@ -545,7 +545,7 @@ class RetentionView(TypedDict):
     days: float | None
     deleted: int
     until: Milliseconds | None
-    events: NotRequired[int]
+    events: int
 
 
 class ReportView(TypedDict):

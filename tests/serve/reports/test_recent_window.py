@@ -9,7 +9,6 @@ from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE
 from bothworlds.serve.reports.recent_window import (
     LENGTHS,
     LONG_LENGTHS,
-    WindowRequest,
     recent_window,
     window_alpha,
     window_start,
@@ -28,7 +27,14 @@ class SteadyHistory:
     def history(self, surface_id, since, until, step):
         minutes = len(range(max(since, self.start), until, MINUTE))
         return [
-            {"at": since, "segment": segment, "arm": arm, "settled": minutes * self.pages, "clicks": clicks}
+            {
+                "at": since,
+                "segment": segment,
+                "arm": arm,
+                "settled": minutes * self.pages,
+                "clicks": clicks,
+                "squares": clicks,
+            }
             for segment in ("", "mobile")
             for arm in ("learner", "holdout")
             for clicks in [int(minutes * self.clicks)]
@@ -47,7 +53,7 @@ NOW = 60 * DAY + 7 * HOUR + 20 * MINUTE
 def window_of(age, clicks, has_holdout=True, now=NOW):
     surface = msgspec.structs.replace(surface_of(), created_at=now - age)
     store = SteadyHistory(now - age, 100, clicks)
-    return recent_window(store, ArmHistory(), WindowRequest(surface, "mobile", now, 100 * age // MINUTE, has_holdout))
+    return recent_window(store, ArmHistory(), surface, "mobile", now, 100 * age // MINUTE, has_holdout)
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,13 @@ def counted(rng, clicked, answered):
     return zip(*arms)
 
 
+def record_of(learner, holdout, **changes):
+    counts = {"learner": tuple(learner), "holdout": tuple(holdout)}
+    return RatioRecord(started=0, until=0, shares={"holdout": SHARE}, counts=counts, **changes)
+
+
 def as_reported(learner, holdout):
-    record = RatioRecord(started=0, until=0, share=SHARE, learner=tuple(learner), holdout=tuple(holdout))
-    return mismatch_evidence(record) > ALARM
+    return mismatch_evidence(record_of(learner, holdout)) > ALARM
 
 
 def by_feedback_alone(learner, holdout):  # the broken twin: takes fewer clicks for lost feedback
@@ -217,7 +221,7 @@ class LoyalVisitors:
 
 def record_after(visitors, days):
     surface = Surface(id=1, name="", version=1, settings=RETAINING, items=(), created_at=0, changed_at=0)
-    record = RatioRecord(started=0, until=0, share=0.5)
+    record = RatioRecord(started=0, until=0, shares={"holdout": 0.5})
     history = ArmHistory()
     for _ in range(days):
         visitors.now += DAY
@@ -244,7 +248,7 @@ def test_a_period_ends_only_where_there_are_visitors(rng):
     records = [record_after(visitors, 20) for visitors in (with_visitors, without)]
     assert records[0].period >= 20
     assert records[1].period == 1
-    pages = [record.learner[0] + record.holdout[0] for record in records]
+    pages = [sum(counts[0] for counts in record.counts.values()) for record in records]
     assert pages[0] < 2000 < 10_000 < pages[1]
 
 
@@ -253,16 +257,17 @@ def test_periods_are_shorter_than_retention_and_evidence_is_divided_between_them
     assert DAY - 15 * MINUTE <= period_length(RETAINING) < DAY - MINUTE
     long = msgspec.structs.replace(RETAINING, attribution_seconds=30 * 86400.0)  # events are kept for longer
     assert period_length(long) > 0
-    record = RatioRecord(started=0, until=0, share=0.1, learner=(9000, 8900), holdout=(700, 690))
+    record = record_of((9000, 8900), (700, 690))
     share = mismatch_evidence(msgspec.structs.replace(record, period=3)) - mismatch_evidence(record)
     assert np.exp(share) == pytest.approx(1 / 12)
 
 
 def test_evidence_of_lost_feedback_and_of_lost_pages_is_found():
-    honest = RatioRecord(started=0, until=0, share=0.1, learner=(9000, 8900), holdout=(1000, 990))
-    assert mismatch_evidence(honest) < 0.0
-    assert mismatch_evidence(msgspec.structs.replace(honest, holdout=(1000, 500))) > ALARM
-    assert mismatch_evidence(msgspec.structs.replace(honest, learner=(9000, 4500))) > ALARM
-    assert mismatch_evidence(msgspec.structs.replace(honest, holdout=(700, 690))) > ALARM
-    # Evidence of earlier shares is added.
-    assert mismatch_evidence(msgspec.structs.replace(honest, pages_before=20.0)) > ALARM
+    def evidence(learner=(9000, 8900), holdout=(1000, 990), **changes):
+        return mismatch_evidence(record_of(learner, holdout, **changes))
+
+    assert evidence() < 0.0
+    assert evidence(holdout=(1000, 500)) > ALARM
+    assert evidence(learner=(9000, 4500)) > ALARM
+    assert evidence(holdout=(700, 690)) > ALARM
+    assert evidence(pages_before=20.0) > ALARM  # evidence of earlier shares is added

@@ -166,7 +166,7 @@ async def test_a_changed_share_starts_a_new_stratum(engine, store, clock):
     await engine.administration.put_surface("home", {"holdout": 0.2, "items": ["new"]}, actor="test")
     clock.at += 10 * MINUTE
     strata = ArmHistory().strata(store, engine.registry.surface("home"), created, clock.at)
-    assert [stratum.share for stratum in strata] == [0.1, 0.5, 0.2]
+    assert [stratum.shares for stratum in strata] == [{"holdout": share} for share in (0.1, 0.5, 0.2)]
     for stratum, (start, end) in zip(strata, ((0, 10), (10, 30), (30, 40))):
         assert created + start * MINUTE <= stratum.since + MINUTE
         assert stratum.until <= created + end * MINUTE

@@ -18,7 +18,7 @@ from ..model import (
     learned_again,
     segment_words,
 )
-from ..reports.retention import retention_view
+from ..reports.inputs import retention_view
 from ..stores import StoreError, VersionConflict
 from . import surface_rules
 from .store_calls import ConcurrentChange, in_thread
@@ -251,7 +251,7 @@ class Administration:
             if learned_again(before.surface, made.surface):
                 settled = self._store.last_numbers().get(made.surface.id, 0)
                 left = retention_view(made.surface.settings, self._store.deleted(made.surface.id), settled)
-                detail += f"; {left.get('events', 0)} events of the log are learned again"
+                detail += f"; {left['events']} events of the log are learned again"
         else:
             self._check(None, made.surface)
         entry = self._entry(made.surface.id or None, actor, made.action, detail)

@@ -19,17 +19,8 @@ from ...policies.parts.change_detector import ChangeDetector
 from ..events import Learner, Lease
 from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, segment_words, sums_kept_since
 from ..reports.arm_comparison import compared_arms
-from ..reports.guard import (
-    guard_alpha,
-    guard_key,
-    guard_start,
-    guarded_pairs,
-    is_worse,
-    learned_arms,
-    read_guard_start,
-    start_value,
-)
-from ..reports.retention import RETENTION_MARGIN
+from ..reports.guard import check_arm, learned_arms
+from ..reports.inputs import RETENTION_MARGIN
 from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
 from ..reports.strata import ArmHistory
 from ..stores import LostLease, StoreError
@@ -217,21 +208,11 @@ class Housekeeping(threading.Thread):
 
     def _guard(self, surface: Surface) -> None:
         for arm in learned_arms(surface):
-            if arm not in surface.guarded and self._is_worse(surface, arm):
+            if arm not in surface.guarded and check_arm(self._store, self._history, surface, arm, self._clock()):
                 if self._administration.activate_guard(surface, arm):
                     message = "the guard serves the baseline order on surface %r: the learner of arm %r is worse"
                     _log.warning(message, surface.name, arm)
                 return  # the surface has changed; other arms are checked in a minute
-
-    def _is_worse(self, surface: Surface, arm: Arm) -> bool:
-        now, since = self._clock(), read_guard_start(self._store, surface, arm)
-        if since is None:
-            start = guard_start(self._store, self._history, surface, arm, now)
-            if start is not None:
-                self._store.put(guard_key(surface, arm), start_value(start))
-            return False
-        strata = guarded_pairs(self._store, self._history, surface, arm, since, now)
-        return is_worse(strata, surface.settings.guard_margin, guard_alpha(surface))
 
     def note_changes(self, served: Served) -> None:
         """Writes to the audit log when the policy of a learner has detected that visitors click differently."""

@@ -25,7 +25,7 @@ from ..model import (
     visitor_hash,
 )
 from ..outcomes import is_learned
-from ..reports.retention import retention_view
+from ..reports.inputs import retention_view
 from ..schemas import Imported, RetentionView
 from .log_import import LogImport
 from .store_calls import in_thread

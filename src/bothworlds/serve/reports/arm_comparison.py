@@ -12,29 +12,27 @@ from ..schemas import ArmComparison, ArmLine
 from ..stores import Store
 from .inputs import segment_alpha
 from .strata import ArmHistory, ArmTotals, pair_of, sum_of
-from .uplift import ARMS_ALPHA, UNTRUSTED, arm_summary, uplift_of
+from .uplift import ARMS_ALPHA, arm_summary, untrusted, uplift_of
 
 
-def compare_arms(surface: Surface, strata: Sequence[ArmTotals], segment: str | None = None) -> dict[Arm, ArmComparison]:
+def compare_arms(
+    surface: Surface, strata: Sequence[ArmTotals], segment: str | None = None, trusted: bool = True
+) -> dict[Arm, ArmComparison]:
     """Return the comparison of every arm with the first one; of no arm if there is only one.
 
-    The first arm is the surface's own policy, or if that has no share, the first of its ``arms``.
+    The first arm is the surface's own policy, or if that has no share, the first of its ``arms``. Without ``trusted``,
+    comparisons have no figures.
     """
     first = surface.first_arm
     others = [arm for arm in _policies(surface) if arm != first]
     alpha = ARMS_ALPHA * segment_alpha(surface, segment) / max(1, len(others))
-    return {
-        arm: {
-            **uplift_of(
-                [pair_of(totals, arm, first) for totals in strata],
-                alpha,
-                surface.compared_since,
-                (f"arm {arm}", f"arm {first}"),
-            ),
-            "compared_with": first,
-        }
-        for arm in others
-    }
+
+    def compared(arm: Arm) -> ArmComparison:
+        pairs = [pair_of(totals, arm, first) for totals in strata]
+        found = uplift_of(pairs, alpha, surface.compared_since, (f"arm {arm}", f"arm {first}"))
+        return {**(found if trusted else untrusted(found)), "compared_with": first}
+
+    return {arm: compared(arm) for arm in others}
 
 
 def arm_lines(surface: Surface, strata: Sequence[ArmTotals], segment: str | None, trusted: bool) -> list[ArmLine]:
@@ -44,23 +42,19 @@ def arm_lines(surface: Surface, strata: Sequence[ArmTotals], segment: str | None
     """
     if not surface.settings.arms:
         return []
-    comparisons = compare_arms(surface, strata, segment)
-    if not trusted:
-        comparisons = {arm: _without_figures(comparison) for arm, comparison in comparisons.items()}
-    lines: list[ArmLine] = []
-    for arm, (policy, policy_settings) in _policies(surface).items():
-        lines.append(
-            {
-                "name": arm,
-                "policy": policy,
-                "policy_settings": policy_settings,
-                "share": surface.shares[arm],
-                **arm_summary(sum_of(totals[arm] for totals in strata if arm in totals)),
-                "comparison": comparisons.get(arm),
-                "guarded_since": surface.guarded.get(arm),
-            }
-        )
-    return lines
+    comparisons = compare_arms(surface, strata, segment, trusted)
+    return [
+        {
+            "name": arm,
+            "policy": policy,
+            "policy_settings": policy_settings,
+            "share": surface.shares[arm],
+            **arm_summary(sum_of(totals[arm] for totals in strata if arm in totals)),
+            "comparison": comparisons.get(arm),
+            "guarded_since": surface.guarded.get(arm),
+        }
+        for arm, (policy, policy_settings) in _policies(surface).items()
+    ]
 
 
 def compared_arms(store: Store, history: ArmHistory, surface: Surface, now: int) -> dict[Arm, int]:
@@ -89,7 +83,3 @@ def _policies(surface: Surface) -> dict[Arm, tuple[str, dict[str, object]]]:
     if LEARNER_ARM in surface.asked_shares:
         policies = {LEARNER_ARM: (settings.policy, settings.policy_settings)} | policies
     return policies
-
-
-def _without_figures(comparison: ArmComparison) -> ArmComparison:
-    return {**comparison, "relative": None, "low": None, "high": None, "enough": False, "missing": UNTRUSTED}

@@ -25,40 +25,39 @@ def learned_arms(surface: Surface) -> list[Arm]:
     return [arm for arm in surface.asked_shares if arm != BASELINE_ARM]
 
 
-def guard_alpha(surface: Surface) -> float:
+def _alpha(surface: Surface) -> float:
     """Return the error of the guard of one arm."""
     return GUARD_ALPHA / len(learned_arms(surface))
 
 
-def guard_key(surface: Surface, arm: Arm = LEARNER_ARM) -> str:
+def _key(surface: Surface, arm: Arm) -> str:
     """Return the key of the fact in which the store keeps the start of the guard's comparison."""
     return f"guard {surface.id} {surface.compared_since}" + ("" if arm == LEARNER_ARM else f" {arm}")
 
 
-def read_guard_start(store: Store, surface: Surface, arm: Arm = LEARNER_ARM) -> int | None:
-    """Return when the guard's comparison started, None if it has not; raises StoreError."""
-    fact = store.get(guard_key(surface, arm))
+def _start(store: Store, surface: Surface, arm: Arm) -> int | None:
+    """Return when the guard's comparison started, None if it has not."""
+    fact = store.get(_key(surface, arm))
     return None if fact is None else int(fact)
 
 
-def start_value(at: int) -> bytes:
-    """Return the value of the fact."""
-    return b"%d" % at
-
-
-def guard_start(store: Store, history: ArmHistory, surface: Surface, arm: Arm, now: int) -> int | None:
-    """Return the next whole minute if enough pages have settled, otherwise None; raises StoreError."""
-    strata = history.arms_since_start(store, surface, None, now + 1, now)
-    pages = sum(pair_of(totals, arm)[0].pages for totals in strata)
-    return (now // MINUTE + 1) * MINUTE if pages >= surface.settings.guard_after else None
-
-
-def guarded_pairs(
-    store: Store, history: ArmHistory, surface: Surface, arm: Arm, since: int, until: int
-) -> list[ArmPair]:
-    """Return the pages of an arm and of the holdout by stratum, in a range of time; raises StoreError."""
+def _pairs(store: Store, history: ArmHistory, surface: Surface, arm: Arm, since: int, until: int) -> list[ArmPair]:
+    """Return the pages of an arm and of the holdout by stratum, in a range of time."""
     strata = history.arm_totals(store, surface, None, since, until) if since < until else []
     return [pair_of(totals, arm) for totals in strata]
+
+
+def check_arm(store: Store, history: ArmHistory, surface: Surface, arm: Arm, now: int) -> bool:
+    """Return whether an arm is shown to be worse; starts its comparison at the next whole minute once it has enough
+    pages. Raises StoreError."""
+    since = _start(store, surface, arm)
+    if since is not None:
+        pairs = _pairs(store, history, surface, arm, since, now)
+        return is_worse(pairs, surface.settings.guard_margin, _alpha(surface))
+    strata = history.arms_since_start(store, surface, None, now + 1, now)
+    if sum(pair_of(totals, arm)[0].pages for totals in strata) >= surface.settings.guard_after:
+        store.put(_key(surface, arm), b"%d" % ((now // MINUTE + 1) * MINUTE))
+    return False
 
 
 def learner_minus_holdout(strata: Sequence[ArmPair], alpha: float = GUARD_ALPHA) -> tuple[float, float] | None:
@@ -94,10 +93,11 @@ def guard_view(store: Store, history: ArmHistory, surface: Surface, until: int) 
 
 
 def _arm_view(store: Store, history: ArmHistory, surface: Surface, arm: Arm, until: int) -> Guard:
-    since, active_since = read_guard_start(store, surface, arm), surface.guarded.get(arm)
+    since, active_since = _start(store, surface, arm), surface.guarded.get(arm)
     end = until if active_since is None else active_since
-    pairs = [] if since is None else guarded_pairs(store, history, surface, arm, since, end)
-    ends = learner_minus_holdout(pairs, guard_alpha(surface))
+    ends = learner_minus_holdout(
+        [] if since is None else _pairs(store, history, surface, arm, since, end), _alpha(surface)
+    )
     return {
         "enabled": surface.settings.guard,
         "active": active_since is not None,

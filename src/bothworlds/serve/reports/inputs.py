@@ -1,4 +1,4 @@
-"""The inputs of a report: the requested range, and a copy of the engine's state as plain data.
+"""The inputs of a report: the requested range, how long events are kept, and the engine's state as plain data.
 
 The reports do not import the engine. It passes counters and probabilities, and the reports compute from them.
 """
@@ -6,16 +6,18 @@ The reports do not import the engine. It passes counters and probabilities, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...kernels import Floats, Ints
 from ...policies.marginals import entropy_of
-from ..model import Surface
-from ..schemas import FeedbackEnds
+from ..model import Surface, SurfaceSettings, rfc3339
+from ..schemas import FeedbackEnds, RetentionView
 
 MINUTE = 60_000  # milliseconds
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
 MAX_BUCKETS = 120  # of a series
+# By so much the clock may be set back without a token of a deleted event being accepted again.
+RETENTION_MARGIN = HOUR
 
 
 class SegmentState(NamedTuple):
@@ -79,3 +81,40 @@ def segment_alpha(surface: Surface, segment: str | None) -> float:
     Whoever may choose among many segments finds a difference in one of them by chance.
     """
     return 1.0 if segment is None else 1.0 / surface.settings.max_segments
+
+
+# How long events are kept
+
+
+def shortest_retention(settings: SurfaceSettings) -> int | None:
+    """Return for how many milliseconds every event is kept at least; None if no event is deleted because of its age.
+
+    >>> settings = SurfaceSettings(slots=1, retention_days=1, attribution_seconds=1800)
+    >>> shortest_retention(settings) == 25.5 * HOUR  # until its late window has ended
+    True
+    """
+    if settings.retention_days is None:
+        return None
+    window = round(1000 * (settings.attribution_seconds + settings.late_seconds))
+    return max(round(DAY * settings.retention_days), window + RETENTION_MARGIN)
+
+
+def retention_view(settings: SurfaceSettings, deleted: Any, settled: int) -> RetentionView:
+    """Return how long events are kept, how many were deleted, and until when events were deleted by their age.
+
+    ``settled`` events have ever been in the log.
+    """
+    until = deleted.until if deleted.until >= 0 else None
+    left = max(0, settled - deleted.events)
+    return {"days": settings.retention_days, "deleted": deleted.events, "until": until, "events": left}
+
+
+def missing_events_warning(view: RetentionView, since: int) -> list[str]:
+    """Return a warning if the range of a report starts before events that were deleted.
+
+    >>> missing_events_warning({"days": 90, "deleted": 3, "until": 1_700_000_000_000}, 1_800_000_000_000)
+    []
+    """
+    if view["until"] is None or since > view["until"]:
+        return []
+    return [f"events until {rfc3339(view['until'])} were deleted: click rates of items are those of later events"]

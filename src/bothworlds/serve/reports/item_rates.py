@@ -74,7 +74,7 @@ def _figures(store: Store, request: ReportRequest) -> ItemFigures:
     return ItemFigures(shown, clicked, weighted_rates(latest_events(store, request), n))
 
 
-def latest_events(store: Store, request: ReportRequest) -> list[Any]:
+def latest_events(store: Store, request: ReportRequest) -> list[Event]:
     """Return the latest settled events of the requested range and segment, about ``MAX_EVENTS`` at most.
 
     The history of the store has the number of events per bucket of time, which bounds the range that is read.
@@ -92,12 +92,12 @@ def latest_events(store: Store, request: ReportRequest) -> list[Any]:
         event
         for event in events
         if event.settled_at is not None
-        and (is_learned(event) if isinstance(event, Event) else event.learn)
+        and is_learned(event)
         and (request.segment is None or event.segment == request.segment)
     ]
 
 
-def weighted_rates(events: Sequence[Any], n_items: int) -> list[ItemRate]:
+def weighted_rates(events: Sequence[Event], n_items: int) -> list[ItemRate]:
     r"""Return the self-normalised click rate of every item, :math:`\sum c/p \,/ \sum 1/p`, with a 95% interval.
 
     It estimates how often the item would be clicked if it were shown equally often at every slot. With rewards, c is
@@ -106,9 +106,8 @@ def weighted_rates(events: Sequence[Any], n_items: int) -> list[ItemRate]:
     cells = [
         (item, event.rewards[slot] / LOSS_UNIT if event.rewards else event.clicks >> slot & 1, p)
         for event in events
-        for listed in [getattr(event, "listed", event)]
-        for slot, (item, p) in enumerate(zip(listed.items, listed.p))
-        if listed.learn >> slot & 1 and item < n_items  # another process may have added items since
+        for slot, (item, p) in enumerate(zip(event.listed.items, event.listed.p))
+        if event.listed.learn >> slot & 1 and item < n_items  # another process may have added items since
     ]
     if not cells:
         return [ItemRate()] * n_items

@@ -24,16 +24,6 @@ LONG_LENGTHS = (7 * DAY, 30 * DAY)  # for surfaces with few clicks a day
 DAY_WEIGHT, OTHER_WEIGHT = 1 / 2, 1 / 14  # of the error: days are what most surfaces are compared by
 
 
-class WindowRequest(NamedTuple):
-    """Which window is requested: it ends at ``until``; ``rounds`` pages have been learned from in all."""
-
-    surface: Surface
-    segment: str | None
-    until: int
-    rounds: int
-    has_holdout: bool
-
-
 class WindowTotals(NamedTuple):
     """The pages of both arms since ``since``, by stratum, and the error of their comparison."""
 
@@ -73,14 +63,21 @@ def window_alpha(length: int, since: int, started: int) -> float:
     return spent(RECENT_ALPHA * (DAY_WEIGHT if length == DAY else OTHER_WEIGHT), max(1, number))
 
 
-def recent_window(store: Store, history: ArmHistory, request: WindowRequest) -> WindowTotals:
-    """Return the longest window of at most a day or two that has at most half of the pages learned from.
+def recent_window(
+    store: Store,
+    history: ArmHistory,
+    surface: Surface,
+    segment: str | None,
+    until: int,
+    rounds: int,
+    has_holdout: bool,
+) -> WindowTotals:
+    """Return the longest window of at most a day or two that has at most half of the ``rounds`` learned from.
 
     So at least half of the pages, and the expensive exploration among them, come before it. If such a window has too
     few clicks to compare the arms, it is made of weeks or of 30 days, provided that it has at most half of the pages.
     If even the last minutes have more than half of all pages, the window is these minutes. Raises StoreError.
     """
-    surface, segment, until, rounds, has_holdout = request
 
     def last(length: int) -> WindowTotals:
         since = window_start(length, until)

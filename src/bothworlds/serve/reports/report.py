@@ -46,16 +46,16 @@ from .inputs import (
     SegmentState,
     SurfaceState,
     bucket_length,
+    missing_events_warning,
+    retention_view,
     segment_alpha,
 )
 from .item_rates import ItemFiguresCache
-from .recent_window import WindowRequest, WindowTotals, recent_window, window_start, window_summary
-from .retention import missing_events_warning, retention_view
+from .recent_window import WindowTotals, recent_window, window_start, window_summary
 from .sample_ratio import read_ratio, sample_ratio_view
 from .strata import ArmHistory, ArmTotals, pair_of, range_totals, sum_of
 from .uplift import (
     SHIFT_ALPHA,
-    UNTRUSTED,
     WHOLE_ALPHA,
     PageTotals,
     arm_summary,
@@ -64,6 +64,7 @@ from .uplift import (
     shift_between,
     spent,
     sum_rows,
+    untrusted,
     uplift_of,
 )
 
@@ -157,9 +158,7 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
 
 def _trusted(uplift: Uplift | None, ratio: SampleRatio | None) -> Uplift | None:
     """Return the uplift without its figures if pages or feedback of an arm are missing."""
-    if uplift is None or ratio is None or not ratio["alarm"]:
-        return uplift
-    return {**uplift, "relative": None, "low": None, "high": None, "enough": False, "missing": UNTRUSTED}
+    return untrusted(uplift) if uplift is not None and ratio is not None and ratio["alarm"] else uplift
 
 
 def _ratio(store: Store, surface: Surface, has_holdout: bool) -> SampleRatio | None:
@@ -182,7 +181,7 @@ def _window(
     store: Store, state: SurfaceState, cache: ReportCache, segment: str | None, until: int, has_holdout: bool
 ) -> WindowTotals:
     rounds = _rounds(_segments(state, segment))
-    return recent_window(store, cache.history, WindowRequest(state.surface, segment, until, rounds, has_holdout))
+    return recent_window(store, cache.history, state.surface, segment, until, rounds, has_holdout)
 
 
 def _segments(state: SurfaceState, segment: str | None) -> list[SegmentState]:

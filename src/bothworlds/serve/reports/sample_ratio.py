@@ -26,9 +26,8 @@ from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
 from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSettings
 from ..schemas import ArmFeedback, SampleRatio
 from ..stores import Store
-from .inputs import DAY, HOUR, MINUTE
-from .retention import shortest_retention
-from .strata import ArmHistory, Stratum
+from .inputs import DAY, HOUR, MINUTE, shortest_retention
+from .strata import ArmHistory, Shares, Stratum, shares_of
 from .uplift import spent
 
 TOLERANCE = 0.05  # of the odds of feedback: by so much the arms may differ without a loss
@@ -43,21 +42,18 @@ Counts = tuple[int, int]  # pages, and those of them with final feedback
 class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about the proportions of a surface, up to ``until``.
 
-    ``learner`` (the surface's own policy), ``holdout`` and ``arms`` are counts since a share was last changed;
-    ``pages_before`` and ``feedback_before`` are the logarithms of the evidence of earlier shares. All of them are those
-    of the current period, which began at ``period_since``; ``period`` is its number, 0 if there are no periods.
+    ``counts`` are those of every arm since a share was last changed; ``pages_before`` and ``feedback_before`` are the
+    logarithms of the evidence of earlier shares. All of them are those of the current period, which began at
+    ``period_since``; ``period`` is its number, 0 if there are no periods.
     """
 
     started: int  # of the comparison
     until: int
-    share: float
-    learner: Counts = (0, 0)
-    holdout: Counts = (0, 0)
+    shares: Shares
+    counts: dict[Arm, Counts] = {}
     pages_before: float = 0.0
     feedback_before: float = 0.0
     alarm_at: int | None = None
-    arms: dict[Arm, Counts] = {}
-    arm_shares: dict[Arm, float] = {}
     period: int = 0
     period_since: int | None = None  # None: the start of the comparison
 
@@ -74,18 +70,16 @@ class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def feedback_evidence(self) -> float:
         """The logarithm of the evidence that feedback does not arrive in the proportion of the shares."""
-        answered = max(map(_share, (self.learner, self.holdout, *self.arms.values())))
+        answered = max((answered / max(1, pages) for pages, answered in self.counts.values()), default=0.0)
         return self.feedback_before + (self._evidence(1, TOLERANCE) if answered >= ANSWERED else 0.0)
 
     def _evidence(self, column: int, tolerance: float = 0.0) -> float:
         """Return the evidence of one of the counts; none if one arm has all pages."""
-        shares = {BASELINE_ARM: self.share} | self.arm_shares
-        shares[LEARNER_ARM] = 1.0 - sum(shares.values())
+        shares = self.shares | {LEARNER_ARM: 1.0 - sum(self.shares.values())}
         shares = {arm: share for arm, share in shares.items() if share > NO_SHARE}
         if len(shares) < 2:
             return 0.0
-        counts = self.arms | {LEARNER_ARM: self.learner, BASELINE_ARM: self.holdout}
-        counted = [counts.get(arm, (0, 0))[column] for arm in shares]
+        counted = [self.counts.get(arm, (0, 0))[column] for arm in shares]
         return log_evidence_of_arms(counted, list(shares.values()), tolerance=tolerance)
 
 
@@ -115,8 +109,7 @@ def read_ratio(store: Store, surface: Surface) -> tuple[RatioRecord, bytes | Non
     fact = store.get(ratio_key(surface.id))
     record = None if fact is None else _decode(fact)
     if record is None or record.started != surface.compared_since:
-        since = surface.compared_since
-        record = RatioRecord(started=since, until=since, share=surface.share, arm_shares=surface.arm_shares)
+        record = RatioRecord(started=surface.compared_since, until=surface.compared_since, shares=shares_of(surface))
     return record, fact
 
 
@@ -156,8 +149,7 @@ def _in_period(store: Store, surface_id: int, record: RatioRecord, length: int) 
     fresh = RatioRecord(
         started=record.started,
         until=record.until,
-        share=record.share,
-        arm_shares=record.arm_shares,
+        shares=record.shares,
         alarm_at=record.alarm_at,
         period=record.period + 1,
         period_since=record.until,
@@ -167,49 +159,31 @@ def _in_period(store: Store, surface_id: int, record: RatioRecord, length: int) 
 
 def sample_ratio_view(record: RatioRecord) -> SampleRatio:
     """Return the record in the form that reports have."""
+    views: dict[Arm, ArmFeedback] = {
+        arm: {"pages": pages, "answered": answered}
+        for arm in (LEARNER_ARM, *record.shares)
+        for pages, answered in [record.counts.get(arm, (0, 0))]
+    }
     view: SampleRatio = {
         "alarm": record.alarm_at is not None,
         "evidence": math.exp(min(mismatch_evidence(record), LARGEST)),
         "alarm_at": record.alarm_at,
-        "share": record.share,
-        "learner": _view(record.learner),
-        "holdout": _view(record.holdout),
+        "share": record.shares[BASELINE_ARM],
+        "learner": views.pop(LEARNER_ARM),
+        "holdout": views.pop(BASELINE_ARM),
     }
-    if record.arm_shares:
-        view["arms"] = {arm: _view(record.arms.get(arm, (0, 0))) for arm in record.arm_shares}
-    return view
-
-
-def _view(counts: Counts) -> ArmFeedback:
-    return {"pages": counts[0], "answered": counts[1]}
+    return {**view, "arms": views} if views else view
 
 
 _decode = msgspec.msgpack.Decoder(RatioRecord).decode
 
 
-def _with_counts(record: RatioRecord, stratum: Stratum, counts: dict[str, Counts]) -> RatioRecord:
-    if (stratum.share, dict(stratum.arms)) != (record.share, record.arm_shares):
-        record = msgspec.structs.replace(
-            record,
-            share=stratum.share,
-            arm_shares=dict(stratum.arms),
-            learner=(0, 0),
-            holdout=(0, 0),
-            arms={},
-            pages_before=record.pages_evidence,
-            feedback_before=record.feedback_evidence,
-        )
-    return msgspec.structs.replace(
-        record,
-        learner=_sum(record.learner, counts.get(LEARNER_ARM, (0, 0))),
-        holdout=_sum(record.holdout, counts.get(BASELINE_ARM, (0, 0))),
-        arms={arm: _sum(record.arms.get(arm, (0, 0)), counts.get(arm, (0, 0))) for arm in record.arm_shares},
-    )
-
-
-def _sum(one: Counts, other: Counts) -> Counts:
-    return one[0] + other[0], one[1] + other[1]
-
-
-def _share(counts: Counts) -> float:
-    return counts[1] / counts[0] if counts[0] else 0.0
+def _with_counts(record: RatioRecord, stratum: Stratum, counts: dict[Arm, Counts]) -> RatioRecord:
+    if stratum.shares != record.shares:
+        evidence = {"pages_before": record.pages_evidence, "feedback_before": record.feedback_evidence}
+        record = msgspec.structs.replace(record, shares=stratum.shares, counts={}, **evidence)
+    summed = {}
+    for arm in (LEARNER_ARM, *record.shares):
+        pages, answered = zip((0, 0), *(known[arm] for known in (record.counts, counts) if arm in known))
+        summed[arm] = sum(pages), sum(answered)
+    return msgspec.structs.replace(record, counts=summed)

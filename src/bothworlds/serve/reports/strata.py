@@ -21,6 +21,7 @@ from .uplift import ArmPair, PageTotals, segment_rows, sum_rows
 from .visitor_buckets import VisitorTotals, visitor_totals
 
 ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
+Shares = dict[Arm, float]  # of the holdout and of the surface's arms; its own policy has the rest
 
 FOLLOW_MS = 10_000  # until all processes use a new share
 AUDIT_PAGE = 500  # entries read at a time
@@ -28,13 +29,11 @@ FROZEN_FOR = 600_000  # milliseconds for which sums over the past are used again
 
 
 class ShareChange(NamedTuple):
-    """A change of the share of requests that get the baseline order, or of the shares of arms."""
+    """A change of the shares of arms."""
 
     at: int
-    before: float
-    after: float
-    arms_before: tuple[tuple[Arm, float], ...] = ()  # shares of the arms of the surface, without its own policy
-    arms_after: tuple[tuple[Arm, float], ...] = ()
+    before: Shares
+    after: Shares
 
 
 class Stratum(NamedTuple):
@@ -42,8 +41,12 @@ class Stratum(NamedTuple):
 
     since: int
     until: int
-    share: float  # of the holdout
-    arms: tuple[tuple[Arm, float], ...] = ()  # shares of the surface's arms
+    shares: Shares
+
+
+def shares_of(surface: Surface) -> Shares:
+    """Return the shares of the present stratum of a surface."""
+    return {BASELINE_ARM: surface.share} | surface.arm_shares
 
 
 def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
@@ -52,29 +55,28 @@ def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
     Entries on surfaces with arms have the shares of these as well, before and after.
 
     >>> share_changes_in([{"at": 5, "holdout": [0.05, 0.1]}, {"at": 6}])
-    [ShareChange(at=5, before=0.05, after=0.1, arms_before=(), arms_after=())]
+    [ShareChange(at=5, before={'holdout': 0.05}, after={'holdout': 0.1})]
     """
-    changes = []
-    for entry in entries:
-        if "holdout" in entry:
-            before, after = map(float, entry["holdout"])
-            arms_before, arms_after = (tuple(sorted(shares.items())) for shares in entry.get("arms", ({}, {})))
-            changes.append(ShareChange(entry["at"], before, after, arms_before, arms_after))
-    return changes
+    return [
+        ShareChange(
+            entry["at"],
+            *({BASELINE_ARM: share, **arms} for share, arms in zip(entry["holdout"], entry.get("arms", ({}, {})))),
+        )
+        for entry in entries
+        if "holdout" in entry
+    ]
 
 
 def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int, until: int) -> list[Stratum]:
     """Return the strata of a range of time; ``changes`` are in the order of time."""
-    own = tuple(sorted(surface.arm_shares.items()))
-    shares = [changes[0].before if changes else surface.share, *(change.after for change in changes)]
-    arms = [changes[0].arms_before if changes else own, *(change.arms_after for change in changes)]
+    shares = [changes[0].before if changes else shares_of(surface), *(change.after for change in changes)]
     starts = [_minute(surface.created_at), *(_minute(change.at + FOLLOW_MS + MINUTE - 1) for change in changes)]
     ends = [*(_minute(change.at) for change in changes), until]
     if surface.comparison_restarted_at is not None:  # the minute of the restart belongs to no comparison
         since = max(since, surface.comparison_restarted_at + MINUTE - 1)
     strata = (
-        Stratum(max(start, _minute(since)), min(end, until), share, of_arms)
-        for start, end, share, of_arms in zip(starts, ends, shares, arms)
+        Stratum(max(start, _minute(since)), min(end, until), of_arms)
+        for start, end, of_arms in zip(starts, ends, shares)
     )
     return [stratum for stratum in strata if stratum.since < stratum.until]
 
@@ -129,7 +131,7 @@ class ArmHistory:
 
     def __init__(self) -> None:
         self._changes: dict[int, tuple[int, tuple[ShareChange, ...]]] = {}  # with the newest id that was read
-        self._past: dict[tuple[int, str | None, Stratum], tuple[int, ArmTotals]] = {}  # with the time of reading
+        self._past: dict[tuple[int, str | None, int, int], tuple[int, ArmTotals]] = {}  # with the time of reading
 
     def share_changes(self, store: Store, surface_id: int) -> tuple[ShareChange, ...]:
         """Return all changes of shares, in the order of time; reads new audit entries only."""
@@ -176,21 +178,19 @@ class ArmHistory:
         self._past = {key: kept for key, kept in list(self._past.items()) if 0 <= now - kept[0] < FROZEN_FOR}
         found = []
         for stratum in self.strata(store, surface, surface.compared_since, until):
-            past = stratum._replace(until=min(stratum.until, max(frozen, stratum.since)))
-            rest = stratum._replace(since=past.until)
-            parts = [self._past_totals(store, surface.id, segment, past, now)] if past.since < past.until else []
-            if rest.since < rest.until:
-                parts.append(range_totals(store, surface.id, segment, rest.since, rest.until))
+            middle = min(stratum.until, max(frozen, stratum.since))
+            parts = []
+            if stratum.since < middle:
+                key = surface.id, segment, stratum.since, middle
+                kept = self._past.get(key)
+                if kept is None:
+                    kept = self._past[key] = now, range_totals(store, surface.id, segment, stratum.since, middle)
+                parts.append(kept[1])
+            if middle < stratum.until:
+                parts.append(range_totals(store, surface.id, segment, middle, stratum.until))
             arms = dict.fromkeys(arm for part in parts for arm in part)
             found.append({arm: sum_of(part[arm] for part in parts if arm in part) for arm in arms})
         return found
-
-    def _past_totals(self, store: Store, surface_id: int, segment: str | None, past: Stratum, now: int) -> ArmTotals:
-        key = (surface_id, segment, past)
-        kept = self._past.get(key)
-        if kept is None:
-            kept = self._past[key] = (now, range_totals(store, surface_id, segment, past.since, past.until))
-        return kept[1]
 
 
 def sum_of(totals: Iterable[PageTotals]) -> PageTotals:

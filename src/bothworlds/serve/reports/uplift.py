@@ -139,8 +139,7 @@ def sum_rows(rows: Iterable[Mapping[str, Any]], *keys: str) -> dict[tuple[Any, .
     for row in rows:
         key = tuple(row[name] for name in keys)
         old = sums.get(key, PageTotals())
-        # Histories of old stores have no squares: assume one click per clicked page, which is the smallest sum.
-        clicks, squares, rewarded = row["clicks"], row.get("squares", row["clicks"]), bool(row.get("rewards"))
+        clicks, squares, rewarded = row["clicks"], row["squares"], bool(row.get("rewards"))
         if rewarded:  # without any reward there are no clicks either
             clicks, squares = row["rewards"] / LOSS_UNIT, row["reward_squares"] / LOSS_UNIT
         sums[key] = PageTotals(
@@ -240,6 +239,11 @@ def uplift_of(
     estimate = log_ratio(*counted)
     low, high = (math.exp(min(max(end, -50.0), 50.0)) - 1.0 for end in interval(estimate, alpha, narrowest_at))
     return {**unknown, "relative": math.exp(estimate.value) - 1.0, "low": low, "high": high, "enough": True}
+
+
+def untrusted(uplift: Uplift) -> Uplift:
+    """Return a comparison without its figures: pages or feedback of some arm are missing."""
+    return {**uplift, "relative": None, "low": None, "high": None, "enough": False, "missing": UNTRUSTED}
 
 
 def shift_between(recent: PageTotals, before: PageTotals, alpha: float) -> Shift:
