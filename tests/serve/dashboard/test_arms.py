@@ -1,13 +1,10 @@
-"""The comparison of arms on the page of a surface: in words, in a table and drawn."""
+"""The comparison of arms on the page of a surface: in words and in a table."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
 from bothworlds.serve.dashboard import arm_text, svg
-from tests.serve.markup import drawings
 from tests.serve.samples import NOW, report_of, surface_of
 
 from .test_pages import EVIL, dashboard
@@ -65,7 +62,7 @@ def test_on_a_surface_with_rewards_the_arms_are_compared_by_reward():
 
 
 @pytest.mark.slow
-def test_the_page_shows_words_table_and_chart():
+def test_the_page_shows_words_and_a_table():
     page = dashboard(arms=[OLD, BETTER, arm(EVIL, -0.2, -0.3, -0.1, guarded_since=NOW)])
     assert "new gets more clicks than old" in page.text
     assert "+4.1% clicks compared with old (95% interval 1.2% to 7.0%)" in page.text
@@ -73,17 +70,6 @@ def test_the_page_shows_words_table_and_chart():
     assert page.count("tr") > 8
     assert EVIL not in page.source
     assert "Policy against policy" not in dashboard().text
-
-
-def test_the_chart_has_an_interval_for_every_arm_that_is_compared():
-    chart = svg.arm_chart([OLD, BETTER, WORSE, YOUNG])
-    drawings(str(chart))
-    intervals = re.findall(r'<line x1="([0-9.]+)" x2="([0-9.]+)" [^>]*class="interval"', chart)
-    zero = float(re.search(r'<line x1="([0-9.]+)" [^>]*class="zero"', chart)[1])
-    assert len(intervals) == 2
-    assert all(zero < float(end) for end in intervals[0])
-    assert all(zero > float(end) for end in intervals[1])
-    assert svg.arm_chart([OLD, YOUNG]) == ""
 
 
 @pytest.mark.parametrize("arms", [("learner", "new"), ("old", "new")])

@@ -506,7 +506,9 @@ def test_an_unavailable_store_is_a_503_page():
 
     engine = showing()
     engine.reports.report = report
-    assert "The database does not answer." in read(PageClient(engine), "/surfaces/home", 503).text
+    assert (
+        "The store cannot be read" in read(PageClient(engine), "/surfaces/home", 503).text
+    )  # its address is in the log
 
 
 def test_the_content_security_policy_is_strict():

@@ -28,10 +28,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..model import Invalid, ServiceError, Surface, Unavailable, Unknown
+from ..http.problems import logged_problem
+from ..model import ServiceError, Surface, Unknown
 from ..schemas import Headline
 from . import arm_text, svg, text
-from .view_model import RANGES, View, event_view, heat_table, item_table, most_likely_rows, segment_table
+from .view_model import RANGES, View, event_view, heat_table, listed_items, listed_segments, most_likely_rows
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -155,6 +156,7 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
     engine = sources.engine
     surface, view = engine.registry.surface(request.path_params["surface"]), View.of(request.query_params)
     report = await engine.reports.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
+    segments = await engine.reports.segments(surface.name)
     marginals = report["marginals"]
     rows = most_likely_rows(marginals, HEAT_ITEMS)
     return {
@@ -165,8 +167,9 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
         "heat": heat_table(marginals, rows),
         "charts": svg.probability_charts(marginals, report["marginals_history"], rows[:CHART_ITEMS])[:CHART_SLOTS],
         "charted_items": min(CHART_ITEMS, len(rows)),
-        "segments": segment_table(await engine.reports.segments(surface.name)),
-        "items": item_table(report["items"], report["items_total"], view.all_items),
+        "segments": listed_segments(segments),
+        "segments_total": len(segments),
+        "items": listed_items(report["items"], view.all_items),
         "health": await sources.health(),
         "audit": await sources.changes(surface.id, SURFACE_CHANGES),
     }
@@ -183,20 +186,21 @@ async def _headline_or_none(engine: Engine, surface: Surface) -> Headline | None
 def _with_error_page(
     handler: Callable[[Sources, Request], Awaitable[Response]], sources: Sources
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap a handler so that a ServiceError becomes a page."""
-
     async def respond(request: Request) -> Response:
         try:
             return await handler(sources, request)
         except ServiceError as error:
-            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 422)
-            return page(request, "problem.html", status, title=_TITLE[status], detail=str(error))
+            return problem_page(request, error)
 
     return respond
 
 
-_STATUS: dict[type[ServiceError], int] = {Unknown: 404, Invalid: 422, Unavailable: 503}
-_TITLE = {404: "Not found", 422: "Invalid request", 503: "Store unavailable"}
+def problem_page(request: Request, error: Exception) -> Response:
+    """Return the page that says why a request failed."""
+    problem = logged_problem(error, "pages")
+    shown = page(request, "problem.html", problem.status, title=problem.title, detail=problem.detail)
+    shown.headers.update(problem.headers)
+    return shown
 
 
 def service_address(request: Request) -> str:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from ..schemas import ArmLine, DetectedChange, Marginals, MarginalsThen, SeriesPoint
-from .arm_text import arm_name, compared_with_first
-from .text import change_sentence, figures, is_number, number, percent, plural, timestamp
+from ..schemas import DetectedChange, Marginals, MarginalsThen, SeriesPoint
+from .text import change_sentence, is_number, number, percent, plural, timestamp
 
 DAY = 86_400_000
 # Upper ends of the axis, and into how many parts each divides so that all tick labels are round numbers.
@@ -192,54 +191,6 @@ def _tooltip(arm: str, point: RatePoint, counted: str) -> str:
         interval = "too few visitors for an interval"
     when, pages = f"{timestamp(point.at)} UTC", plural(point.pages, "page")
     return f"{when}, {ARMS[arm]}: {number(point.rate)} {counted} per page, {interval}, {pages}"
-
-
-def arm_chart(lines: Sequence[ArmLine], width: int = 720, counted: str = "clicks") -> Markup:
-    """Return the chart of how much the arms differ from the first one, each with its interval; empty if none is known.
-
-    ``counted`` is what the surface counts. A difference of zero is a vertical line. Intervals are clipped at -100% and
-    +200%.
-    """
-    compared = [(line, found) for line in lines if (found := figures(line["comparison"]))]
-    if not compared:
-        return Markup("")
-    left, line_height = min(170, width // 3), 30
-    reach = round_up(max(0.02, *(min(max(-low, high), 2.0) for _, (_, low, high) in compared)))
-    axis = _Differences(left, width - 12, reach)
-    foot = line_height * len(compared) + 8
-    elements = []
-    for share in (-1.0, -0.5, 0.0, 0.5, 1.0):
-        x = axis.x(share * reach)
-        if share * reach >= -1.0:
-            elements.append(_tag("line", x1=x, x2=x, y1=4, y2=foot, class_="grid" if share else "zero"))
-            label = percent(share * reach, 1 if reach < 0.1 else 0, signed=True) if share else "0"
-            elements.append(_tag("text", label, x=x, y=foot + 16, class_="axis middle"))
-    for row, (line, (relative, low, high)) in enumerate(compared):
-        y = line_height * row + 22
-        name = truncate_middle(arm_name(line["name"]), 22)
-        tooltip = _tag("title", f"{arm_name(line['name'])}: {compared_with_first(line, counted)}")
-        elements += [
-            _tag("text", name, x=left - 22, y=y + 4, class_="axis end"),
-            _tag("line", tooltip, x1=axis.x(low), x2=axis.x(high), y1=y, y2=y, class_="interval"),
-            _tag("circle", tooltip, cx=axis.x(relative), cy=y, r=5, class_="spot learner"),
-        ]
-    label = f"{counted.capitalize()} of each arm compared with the first one: " + "; ".join(
-        f"{arm_name(line['name'])} {compared_with_first(line, counted)}" for line, _ in compared
-    )
-    return _svg(width, foot + 22, label, "arms", elements)
-
-
-class _Differences(NamedTuple):
-    """The axis of differences from ``-reach`` to ``reach``, between two coordinates."""
-
-    left: int
-    right: int
-    reach: float
-
-    def x(self, difference: float) -> float:
-        """Return the x coordinate of a difference, clipped at the ends."""
-        part = min(max(difference / self.reach, -1.0), 1.0)
-        return round(self.left + (self.right - 16 - self.left) * (part + 1.0) / 2.0, 1)
 
 
 def probability_charts(

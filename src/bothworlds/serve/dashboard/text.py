@@ -171,16 +171,12 @@ def surface_verdict(report: ReportView) -> Verdict:
         return _without_pages(learning["outstanding"], counted(report))
     if holdout is None or recent["holdout"] is None or uplift is None:
         return Verdict("none", arm_rate(headline, counted(report)), _NO_HOLDOUT)
-    if _is_mismatched(report["sample_ratio"]):
-        return _MISMATCH
-    if report["guard"] is not None and report["guard"]["active"] and _are_all_guarded(report):
-        return _guarded(report["guard"]["active_since"], report["until"], counted(report))
-    if not learning["settled"]:
-        return _still_learning(learning, recent, counted(report))
-    if figures(uplift) is None:
-        sentence = f"{not_compared(uplift)} {starting(recent['since'], recent['until'])}"
-        return Verdict("none", sentence, "A difference now would mostly be due to chance.")
-    return _compared(recent, learning["exploration"], counted(report))
+    guard, arms = report["guard"], report["arms"]
+    guarded = guard is not None and guard["active"] and all(line["guarded_since"] is not None for line in arms)
+    too_few = f"{not_compared(uplift)} {starting(recent['since'], recent['until'])}"
+    meaning = "A difference now would mostly be due to chance."
+    guarded_since = guard["active_since"] if guard is not None and guarded else None
+    return _verdict(report, learning, guarded_since, Verdict("none", too_few, meaning))
 
 
 def headline_verdict(headline: Headline) -> Verdict:
@@ -190,22 +186,24 @@ def headline_verdict(headline: Headline) -> Verdict:
     'No holdout to compare with'
     """
     if not headline["pages"]:
-        return Verdict("none", "No settled pages in the last 24 hours", "")
+        return Verdict("none", "No settled pages in the last 24 hours")
     if headline["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
-    if _is_mismatched(headline["sample_ratio"]):
+    too_few = Verdict("none", "Not enough data yet to compare with the holdout")
+    return _verdict(headline, headline, headline["guard_since"], too_few)
+
+
+def _verdict(
+    found: ReportView | Headline, progress: Learning | Headline, guarded_since: int | None, too_few: Verdict
+) -> Verdict:
+    recent, what = found["recent"], counted(found)
+    if _is_mismatched(found["sample_ratio"]):
         return _MISMATCH
-    if headline["guard_since"] is not None:
-        return _guarded(headline["guard_since"], headline["recent"]["until"], counted(headline))
-    if not headline["settled"]:
-        return _still_learning(headline, headline["recent"], counted(headline))
-    if figures(headline["recent"]["uplift"]) is None:
-        return Verdict("none", "Not enough data yet to compare with the holdout", "")
-    return _compared(headline["recent"], headline["exploration"], counted(headline))
-
-
-def _are_all_guarded(report: ReportView) -> bool:
-    return all(line["guarded_since"] is not None for line in report["arms"])
+    if guarded_since is not None:
+        return _guarded(guarded_since, recent["until"], what)
+    if not progress["settled"]:
+        return _still_learning(progress, recent, what)
+    return too_few if figures(recent["uplift"]) is None else _compared(recent, progress["exploration"], what)
 
 
 def _is_mismatched(ratio: SampleRatio | None) -> bool:

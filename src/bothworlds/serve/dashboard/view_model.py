@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..model import Surface
 from ..schemas import ItemLine, Marginals, SegmentView
@@ -86,56 +86,32 @@ def most_likely_rows(now: Marginals, most: int) -> list[int]:
     return sorted(kept[: now["slots"]], key=mean_slot) + kept[now["slots"] :]
 
 
-class HeatRow(NamedTuple):
-    """An item and, for every slot, a shade from 0 to 20 and the text of the cell."""
-
-    name: str
-    cells: list[tuple[int, str]]
-
-
-def heat_table(now: Marginals, rows: Sequence[int]) -> list[HeatRow]:
-    """Return the item-by-slot table of probabilities.
+def heat_table(now: Marginals, rows: Sequence[int]) -> list[tuple[str, list[tuple[int, str]]]]:
+    """Return the items with, for every slot, a shade from 0 to 20 and the probability in words.
 
     >>> heat_table({"items": ["a"], "slots": 2, "x": [[0.6, 0.002]]}, [0])
-    [HeatRow(name='a', cells=[(12, '60%'), (0, '<1%')])]
+    [('a', [(12, '60%'), (0, '<1%')])]
     """
-    return [
-        HeatRow(now["items"][row], [_heat_cell(probability_at(now["x"], row, slot)) for slot in range(now["slots"])])
-        for row in rows
-    ]
+
+    def cell(p: float | None) -> tuple[int, str]:
+        if p is None:
+            return 0, text.DASH
+        return round(20 * p), "<1%" if 0 < p < 0.005 else text.percent(p, 0)
+
+    slots = range(now["slots"])
+    return [(now["items"][row], [cell(probability_at(now["x"], row, slot)) for slot in slots]) for row in rows]
 
 
-def _heat_cell(p: float | None) -> tuple[int, str]:
-    if p is None:
-        return 0, text.DASH
-    return round(20 * p), "<1%" if 0 < p < 0.005 else text.percent(p, 0)
-
-
-class ItemTable(NamedTuple):
-    """The items that are shown, the number of those in the report, and the number of all items."""
-
-    lines: list[ItemLine]
-    listed: int
-    total: int
-
-
-def item_table(lines: Sequence[ItemLine], total: int, show_all: bool) -> ItemTable:
+def listed_items(lines: Sequence[ItemLine], show_all: bool) -> list[ItemLine]:
     """Return the items that were shown most often first; at most ``MAX_ITEMS`` unless ``show_all``."""
     ordered = sorted(lines, key=lambda line: (line["state"] == "removed", -line["shows"], line["name"]))
-    return ItemTable(ordered if show_all else ordered[:MAX_ITEMS], len(ordered), total)
+    return ordered if show_all else ordered[:MAX_ITEMS]
 
 
-class SegmentTable(NamedTuple):
-    """The segments that are shown, and the number of all segments."""
-
-    lines: list[SegmentView]
-    total: int
-
-
-def segment_table(lines: Sequence[SegmentView]) -> SegmentTable:
+def listed_segments(lines: Sequence[SegmentView]) -> list[SegmentView]:
     """Return the ``MAX_SEGMENTS`` segments that were used last; none if there is only the default segment."""
     ordered = sorted(lines, key=lambda line: (-(line["used_at"] or 0), line["name"]))
-    return SegmentTable(ordered[:MAX_SEGMENTS] if len(lines) > 1 else [], len(lines))
+    return ordered[:MAX_SEGMENTS] if len(lines) > 1 else []
 
 
 def event_view(event: Mapping[str, Any]) -> dict[str, Any]:

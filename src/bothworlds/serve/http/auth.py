@@ -22,8 +22,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
 from ..config import Limits
-from ..model import Invalid, ServiceError, Unavailable, Unknown, rfc3339
-from ..schemas import KeyRequest, KeyView, NewKey, Role
+from ..model import Invalid, ServiceError, Unavailable, Unknown
+from ..schemas import KeyRequest, NewKey, Role
 from ..stores import Store, StoreError
 from .body import decode, header, media_type, read_body
 from .problems import Problem, json_response
@@ -296,18 +296,7 @@ class KeyEndpoints:
         self._store, self._keyring, self._limits = store, keyring, limits
 
     async def list_keys(self, request: Request, actor: str) -> Response:
-        stored = await asyncio.to_thread(list_keys, self._store)
-        views = [
-            KeyView(
-                key["id"],
-                key["roles"],
-                key["note"],
-                rfc3339(key["created_at"]),
-                rfc3339(key["revoked_at"]) if key["revoked_at"] else None,
-            )
-            for key in stored
-        ]
-        return json_response({"keys": views})
+        return json_response({"keys": await asyncio.to_thread(list_keys, self._store)})
 
     async def create_key(self, request: Request, actor: str) -> Response:
         media_type(request.scope, [b"application/json"])

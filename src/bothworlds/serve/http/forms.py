@@ -22,7 +22,7 @@ from starlette.types import Message
 
 from ..config import Limits
 from ..dashboard import surface_form
-from ..dashboard.routes import page, service_address
+from ..dashboard.routes import page, problem_page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
 from ..model import LISTED_ITEMS, Invalid, ServiceError, Surface
 from ..stores import StoreError, VersionConflict
@@ -99,33 +99,32 @@ class SurfaceForms:
         expected, texts = _expected_version(form), {**texts_of(surface.settings), **form.texts}
         names: list[str] = []  # of the fields in this form
         anchor = ""
+
+        async def call(handler: Handler, body: Any = None, **params: str) -> None:
+            await handler(_api_request(_if_match(expected), body, surface=surface.name, **params), editor.actor)
+
         try:
             match form.texts.get("action"):
                 case "settings":
                     names = [*surface_form.FIELDS]
-                    changes = _changes(surface, values_of(form.texts))
-                    call = _api_request(_if_match(expected), changes, surface=surface.name)
-                    await self._endpoints.patch_surface(call, editor.actor)
+                    await call(self._endpoints.patch_surface, _changes(surface, values_of(form.texts)))
                 case "add":
                     names, anchor, lines = [ITEMS], "#items", _items(form)
-                    body = {ITEMS: [item for _, item in lines]}
-                    call = _api_request(_if_match(expected), body, surface=surface.name)
-                    await self._endpoints.put_surface(call, editor.actor)
+                    await call(self._endpoints.put_surface, {ITEMS: [item for _, item in lines]})
                 case "restart":
-                    call = _api_request(_if_match(expected), surface=surface.name)
-                    await self._endpoints.restart_comparison(call, editor.actor)
+                    await call(self._endpoints.restart_comparison)
                 case "delete":
                     _check_confirmation(surface, form)
-                    await self._endpoints.delete_surface(
-                        _api_request(_if_match(expected), surface=surface.name), editor.actor
-                    )
+                    await call(self._endpoints.delete_surface)
                     return _redirect(request, "/")
                 case _ if "promote" in form.texts:
-                    call = _api_request(_if_match(expected), {"arm": form.texts["promote"]}, surface=surface.name)
-                    await self._endpoints.promote(call, editor.actor)
+                    await call(self._endpoints.promote, {"arm": form.texts["promote"]})
                 case _:
                     anchor = "#items"
-                    await self._change_item(surface, form, editor)
+                    action = next((name for name in self._item_actions if name in form.texts), None)
+                    if action is None:
+                        raise Problem(422, "the form does not say what to change")
+                    await call(self._item_actions[action], item=form.texts[action])
         except ERRORS as error:
             problem, now = logged_problem(error, ROUTE), self._engine.registry.surface(surface.name)
             if problem.status == 412:
@@ -161,19 +160,11 @@ class SurfaceForms:
             n_found=len(found),
             version=surface.version if version is None else version,
             now={name: text for name, text in now.items() if text.split() != texts.get(name, "").split()},
-            settled=(await self._engine.log.retention_of(surface.name)).get("events"),
+            settled=(await self._engine.log.retention_of(surface.name))["events"],
             address=service_address(request),
             saved="saved" in request.query_params,
             **_form_context(editor, texts, errors),
         )
-
-    async def _change_item(self, surface: Surface, form: Form, editor: Editor) -> None:
-        action = next((name for name in self._item_actions if name in form.texts), None)
-        if action is None:
-            raise Problem(422, "the form does not say what to change")
-        match = _if_match(_expected_version(form))
-        call = _api_request(match, surface=surface.name, item=form.texts[action])
-        await self._item_actions[action](call, editor.actor)
 
     async def _form(self, request: Request, editor: Editor) -> Form:
         """Return the form of a request; raises a 403 if it is not from a page of the editor's session."""
@@ -194,15 +185,9 @@ class SurfaceForms:
                     if b"text/html" not in header(request.scope, b"accept"):
                         raise
                     return _redirect(request, sign_in_path(request.scope))
-                return _problem_page(request, logged_problem(error, ROUTE))
+                return problem_page(request, error)
 
         return authorised
-
-
-def _problem_page(request: Request, problem: Problem) -> Response:
-    shown = page(request, "problem.html", problem.status, title=problem.title, detail=problem.detail)
-    shown.headers.update(problem.headers)
-    return shown
 
 
 def _api_request(precondition: tuple[bytes, bytes], body: Any = None, **params: str) -> Request:

@@ -12,12 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Send
 
-from ..model import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown
+from ..model import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown, rfc3339
 from ..observability.logs import logger, warn_throttled
 from ..stores import StoreError, VersionConflict
 from ..validation import decoding_fault, lowered
 
 JSON, MEDIA_TYPE = "application/json", "application/problem+json"
+TIME_FIELDS = ("at", "since", "until", "late_until")  # in milliseconds, and all that end with _at or _since
 RETRY_SECONDS = "1"
 # Without the reason, which may name the host of the store: it is in the log.
 STORE_UNAVAILABLE = "the store cannot be read or written to now; send it again"
@@ -134,8 +135,8 @@ def logged_problem(error: Exception, route: str) -> Problem:
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a JSON response; structs and NumPy numbers and arrays are serialised too."""
-    body = msgspec.json.encode(content, enc_hook=_serialisable)
+    """Return a JSON response with times in RFC 3339; structs and NumPy numbers and arrays are serialised too."""
+    body = msgspec.json.encode(with_rfc3339_times(content), enc_hook=_serialisable)
     return Response(body, status, headers, media_type=JSON)
 
 
@@ -143,6 +144,24 @@ def _serialisable(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy
         return value.tolist()
     raise NotImplementedError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def with_rfc3339_times(value: Any) -> Any:
+    """Return a copy in which the times of the engine, in milliseconds, are RFC 3339; fields are recognised by name.
+
+    >>> with_rfc3339_times({"created_at": 0, "series": [{"at": 1000, "pages": 3}]})
+    {'created_at': '1970-01-01T00:00:00.000Z', 'series': [{'at': '1970-01-01T00:00:01.000Z', 'pages': 3}]}
+    """
+    if isinstance(value, dict):
+        return {
+            name: rfc3339(field) if _is_time(name, field) else with_rfc3339_times(field)
+            for name, field in value.items()
+        }
+    return [with_rfc3339_times(element) for element in value] if isinstance(value, list | tuple) else value
+
+
+def _is_time(name: Any, value: Any) -> bool:
+    return type(value) is int and (name in TIME_FIELDS or str(name).endswith(("_at", "_since")))
 
 
 async def send_problem(send: Send, problem: Problem) -> None:

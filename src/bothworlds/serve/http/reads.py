@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ... import __version__
-from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown, rfc3339
+from ..model import LEARNER_ARM, LISTED_ITEMS, MAX_ITEMS_EVER, Unknown
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..schemas import DeletedCount
 from .auth import Keyring
-from .openapi import describe
+from .operations import describe
 from .problems import Problem, json_response
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ MAX_SEGMENT_LENGTH = 128
 NOT_READY = "the service is not ready; its log has the reason, and so has this response for a key with the role read"
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # of since and until: rounding up must not lead to the year 10000
 WHICH = "name the events by visitor, or by surface and request_id"
-TIME_FIELDS = ("at", "since", "until", "late_until")  # and all that end with _at or _since
 
 
 class ReadEndpoints:
@@ -43,7 +42,7 @@ class ReadEndpoints:
         event_id = request.path_params["event_id"]
         if len(event_id) != EVENT_ID_DIGITS or not set(event_id) <= set("0123456789abcdef"):
             raise Unknown(f"there is no event with this id; ids have {EVENT_ID_DIGITS} digits from 0-9 and a-f")
-        return json_response(with_rfc3339_times(await self._engine.reports.event(event_id)))
+        return json_response(await self._engine.reports.event(event_id))
 
     async def delete_event(self, request: Request, actor: str) -> Response:
         await self._engine.log.delete_event(request.path_params["event_id"], actor=actor)
@@ -64,7 +63,7 @@ class ReadEndpoints:
     async def get_state(self, request: Request, actor: str) -> Response:
         segment, arm = _segment(request) or "", request.query_params.get("arm", LEARNER_ARM)
         state = await self._engine.reports.state(request.path_params["surface"], segment, arm, _limit(request))
-        return await asyncio.to_thread(_response, state)
+        return await asyncio.to_thread(json_response, state)  # in a thread, because it may be large
 
     async def get_report(self, request: Request, actor: str) -> Response:
         since, until = _time(request, "since"), _time(request, "until")
@@ -73,7 +72,7 @@ class ReadEndpoints:
         report = await self._engine.reports.report(
             request.path_params["surface"], since=since, until=until, segment=_segment(request)
         )
-        return await asyncio.to_thread(_response, report)
+        return await asyncio.to_thread(json_response, report)
 
     async def openapi(self, request: Request, actor: str) -> Response:
         return json_response(_document())
@@ -99,29 +98,6 @@ class ReadEndpoints:
 @cache
 def _document() -> dict[str, Any]:
     return describe(__version__)
-
-
-def _response(content: Any) -> Response:
-    """Return content with times as JSON; in a thread, because it may be large."""
-    return json_response(with_rfc3339_times(content))
-
-
-def with_rfc3339_times(value: Any) -> Any:
-    """Return a copy in which the times of the engine, in milliseconds, are RFC 3339; fields are recognised by name.
-
-    >>> with_rfc3339_times({"created_at": 0, "series": [{"at": 1000, "pages": 3}]})
-    {'created_at': '1970-01-01T00:00:00.000Z', 'series': [{'at': '1970-01-01T00:00:01.000Z', 'pages': 3}]}
-    """
-    if isinstance(value, dict):
-        return {
-            name: rfc3339(field) if _is_time(name, field) else with_rfc3339_times(field)
-            for name, field in value.items()
-        }
-    return [with_rfc3339_times(element) for element in value] if isinstance(value, list | tuple) else value
-
-
-def _is_time(name: Any, value: Any) -> bool:
-    return type(value) is int and (name in TIME_FIELDS or str(name).endswith(("_at", "_since")))
 
 
 def _segment(request: Request) -> str | None:

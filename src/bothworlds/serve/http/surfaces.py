@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..config import Limits
-from ..model import Conflict, StateConflict, Surface, Unknown, learned_again, rfc3339
-from ..schemas import Promotion, Reset, Rotation, SegmentView, SurfaceChanges, SurfaceRequest, WarmStart, view_of
+from ..model import Conflict, StateConflict, Surface, Unknown, learned_again
+from ..schemas import Promotion, Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from ..stores import VersionConflict
 from .body import check_count, decode, media_type, read_body
 from .problems import Problem, json_response
@@ -95,8 +95,7 @@ class SurfaceEndpoints:
         return _surface_response(await self._change_item(request, "resume", actor))
 
     async def reset(self, request: Request, actor: str) -> Response:
-        body = await read_body(request.scope, request.receive, self._limits)
-        options = decode(_checked_json(request, body) or b"{}", _reset)
+        options = await self._decoded(request, _reset, b"{}")
         await self._administration.reset(_path(request, "surface"), segment=options.segment, actor=actor)
         return Response(status_code=204)
 
@@ -115,16 +114,15 @@ class SurfaceEndpoints:
 
     async def list_segments(self, request: Request, actor: str) -> Response:
         name = _path(request, "surface")
-        segments = [_dated(segment) for segment in await self._reports.segments(name)]
-        return json_response({"segments": segments, "max_segments": self._registry.surface(name).settings.max_segments})
+        segments, most = await self._reports.segments(name), self._registry.surface(name).settings.max_segments
+        return json_response({"segments": segments, "max_segments": most})
 
     async def delete_segment(self, request: Request, actor: str) -> Response:
         await self._administration.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
         return Response(status_code=204)
 
     async def warm_start(self, request: Request, actor: str) -> Response:
-        body = await read_body(request.scope, request.receive, self._limits)
-        start = decode(_checked_json(request, body), _warm_start)
+        start = await self._decoded(request, _warm_start)
         if not start.baseline:
             raise Problem(422, "a warm start needs baseline: true")
         name = _path(request, "surface")
@@ -132,8 +130,7 @@ class SurfaceEndpoints:
         return Response(status_code=204)
 
     async def rotate_secret(self, request: Request, actor: str) -> Response:
-        body = await read_body(request.scope, request.receive, self._limits)
-        options = decode(_checked_json(request, body) or b"{}", _rotation)
+        options = await self._decoded(request, _rotation, b"{}")
         await self._administration.rotate_secret(actor=actor, forget=options.forget)
         return Response(status_code=204)
 
@@ -143,9 +140,15 @@ class SurfaceEndpoints:
         change = self._administration.change_item(name, _path(request, "item"), action, actor=actor)
         return await _with_preconditions(request, change)
 
-    async def _body(self, request: Request, decoder: msgspec.json.Decoder[Any]) -> dict[str, Any]:
+    async def _decoded(self, request: Request, decoder: msgspec.json.Decoder[Any], empty: bytes = b"") -> Any:
+        """Return the decoded body; that of ``empty`` if there is none, which needs no media type."""
         body = await read_body(request.scope, request.receive, self._limits)
-        content: dict[str, Any] = msgspec.to_builtins(decode(_checked_json(request, body), decoder))
+        if body:
+            media_type(request.scope, [b"application/json"])
+        return decode(body or empty, decoder)
+
+    async def _body(self, request: Request, decoder: msgspec.json.Decoder[Any]) -> dict[str, Any]:
+        content: dict[str, Any] = msgspec.to_builtins(await self._decoded(request, decoder))
         return content
 
     def _expected_version(self, request: Request, name: str, body: dict[str, Any]) -> int | None:
@@ -169,9 +172,8 @@ class SurfaceEndpoints:
 
     async def _changed(self, before: Surface | None, after: Surface, status: int = 200) -> Response:
         """Return a changed surface, with how many events of its log are learned again because of the change."""
-        events: int | msgspec.UnsetType = msgspec.UNSET
-        if before is not None and learned_again(before, after):
-            events = (await self._log.retention_of(after.name)).get("events", msgspec.UNSET)
+        again = before is not None and learned_again(before, after)
+        events = (await self._log.retention_of(after.name))["events"] if again else msgspec.UNSET
         return _surface_response(after, status, events)
 
     def _find(self, name: str) -> Surface | None:
@@ -206,12 +208,6 @@ def _path(request: Request, name: str) -> str:
     return part
 
 
-def _checked_json(request: Request, body: bytes) -> bytes:
-    if body:  # an empty body needs no media type
-        media_type(request.scope, [b"application/json"])
-    return body
-
-
 def _tags(request: Request, name: str) -> set[str]:
     return {tag.strip() for tag in request.headers.get(name, "").split(",") if tag.strip()}
 
@@ -220,12 +216,6 @@ def _stale(current: Surface | None) -> str:
     if current is None:
         return "there is no such surface"
     return f"the surface now has version {current.version}; read it again, and send the change for that version"
-
-
-def _dated(segment: SegmentView) -> dict[str, Any]:
-    """Return the segment with its times as RFC 3339."""
-    used_at, expires_at = (None if at is None else rfc3339(at) for at in (segment["used_at"], segment["expires_at"]))
-    return {**segment, "used_at": used_at, "expires_at": expires_at}
 
 
 def _surface_response(surface: Surface, status: int = 200, again: int | msgspec.UnsetType = msgspec.UNSET) -> Response:
