@@ -81,7 +81,7 @@ def serve(
     Without keys in the store, the service is reachable from this machine only.
     """
     from ..serve.config import load_config
-    from ..serve.ops.serve import serve as run
+    from ..serve.ops.supervise import serve as run
 
     run(load_config(config, store=store, host=host, port=port, workers=workers), typer.echo)
 

@@ -14,7 +14,7 @@ import pytest
 from bothworlds.serve.config import Config
 from bothworlds.serve.http.server import reserve
 from bothworlds.serve.ops import supervise
-from bothworlds.serve.ops.run import NO_KEYS, check_host, check_workers, is_loopback
+from bothworlds.serve.ops.run import NO_KEYS, announce_started, check_host, check_workers, is_loopback
 from tests.serve.http.service_process import PATIENCE, service, until
 from tests.serve.workers import workers_of
 
@@ -114,9 +114,9 @@ def test_several_workers_need_postgresql():
 def test_the_supervisor_announces_that_there_are_no_keys(keys, monkeypatch):
     store = SimpleNamespace(keys=lambda: keys, close=lambda: None)
     monkeypatch.setattr(supervise, "open_store", lambda place, *, read_only: store)
-    said = []
-    supervise.announce_started(said.append, Config(workers=2, store="postgresql://db/shop"), "http://127.0.0.1:8080")
-    assert "2 workers at http://127.0.0.1:8080" in said[0]
+    said, config = [], Config(workers=2, store="postgresql://me:secret@db/shop")
+    announce_started(said.append, config, supervise._is_open(config))
+    assert said[0].startswith("bothworlds serves postgresql://db/shop with 2 workers at http://127.0.0.1:8080;")
     assert said[1:] == ([] if keys else [NO_KEYS])
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..config import Config
@@ -64,9 +64,8 @@ class _Response:
 class Service:
     """The ASGI application around an engine.
 
-    ``keys_required`` refuses requests even while the store has no keys. ``pages`` replace the dashboard. ``hosts``,
-    if given, are the only values of ``Host`` that are answered while no key is needed (DNS rebinding).
-    All methods are called on the event loop.
+    ``keys_required`` refuses requests even while the store has no keys. ``hosts``, if given, are the only values of
+    ``Host`` that are answered while no key is needed (DNS rebinding). All methods are called on the event loop.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Service:
         config: Config | None = None,
         *,
         keys_required: bool = False,
-        pages: Sequence[BaseRoute] | None = None,
         hosts: Iterable[str] = (),
         json_log: bool = True,
     ) -> None:
@@ -95,10 +93,9 @@ class Service:
         self._hosts = frozenset(host.encode() for host in hosts)
         self._api = Router(api_routes(self.handlers(), self._authorise), redirect_slashes=False, default=not_found)
         forms = SurfaceForms(engine, self._surfaces, self._sessions, self.config.limits)
-        own_pages = [*self._session_routes(), *forms.routes()]
-        if pages is None:
-            pages = routes(Sources(engine, store.audit, self.metrics.latency, OPERATIONS))
-        self._pages = Router([*own_pages, *pages], redirect_slashes=False, default=not_found)
+        sources = Sources(engine, store.audit, self.metrics.latency, OPERATIONS)
+        pages = [*self._sessions.routes(), *forms.routes(), *routes(sources)]
+        self._pages = Router(pages, redirect_slashes=False, default=not_found)
         self._monitor: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -239,10 +236,3 @@ class Service:
         endpoints = (self._read, self._surfaces, LogEndpoints(self.engine, self.config.limits), keys)
         names = [operation.name for operation in OPERATIONS if operation.name not in ("rank", "feedback")]
         return {name: next(getattr(found, name) for found in endpoints if hasattr(found, name)) for name in names}
-
-    def _session_routes(self) -> list[BaseRoute]:
-        return [
-            Route("/sign-in", self._sessions.show_form, methods=["GET"]),
-            Route("/sign-in", self._sessions.sign_in, methods=["POST"]),
-            Route("/sign-out", self._sessions.sign_out, methods=["POST"]),
-        ]

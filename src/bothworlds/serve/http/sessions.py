@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from ..config import Limits
@@ -64,6 +65,14 @@ class Sessions:
         self._store, self._keyring, self._limits = store, keyring, limits
         self._stored_secret: bytes | None = None
 
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of signing in and out."""
+        return [
+            Route("/sign-in", self._show_form, methods=["GET"]),
+            Route("/sign-in", self._sign_in, methods=["POST"]),
+            Route("/sign-out", self._sign_out, methods=["POST"]),
+        ]
+
     async def viewer(self, scope: Scope) -> str:
         """Return the id of the key, from the header or the cookie, that may see pages; raises a 401 or 403."""
         actor, _ = await self._identify(scope, "read")
@@ -77,11 +86,11 @@ class Sessions:
         actor, subject = await self._identify(scope, "admin")
         return Editor(actor, hmac.digest(await self._secret(), f"form of {subject}".encode(), "sha256").hex())
 
-    async def show_form(self, request: Request) -> Response:
+    async def _show_form(self, request: Request) -> Response:
         """GET /sign-in; the form leads to the local path ``next``."""
         return page(request, "sign-in.html", message="", next=_local_path(request.query_params.get("next", "")))
 
-    async def sign_in(self, request: Request) -> Response:
+    async def _sign_in(self, request: Request) -> Response:
         """POST /sign-in: set the cookie for a valid key and redirect to the local path ``next``, or show the form."""
         texts = (await read_form(request, self._limits, [URLENCODED])).texts
         key, following = texts.get("key", "").strip(), _local_path(texts.get("next", ""))
@@ -95,7 +104,7 @@ class Sessions:
         response.set_cookie(SESSION, str(value), LIFETIME_SECONDS, httponly=True, samesite="strict", secure=secure)
         return response
 
-    async def sign_out(self, request: Request) -> Response:
+    async def _sign_out(self, request: Request) -> Response:
         """POST /sign-out: delete the cookie."""
         response = RedirectResponse("/sign-in", 303)
         response.delete_cookie(SESSION, httponly=True, samesite="strict")

@@ -75,7 +75,7 @@ async def _run(opened: OpenService, config: Config, announce: Announce, beat: Be
         try:
             async with listening(service, config) as serving:
                 _freeze_garbage_collector()
-                _announce_started(announce, config, service)
+                announce_started(announce, config, not service.keyring.needed)
                 beating = asyncio.create_task(_beat(beat))
                 stopping = asyncio.create_task(stopped.wait())
                 await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -186,15 +186,12 @@ def loopback_names(host: str) -> set[str]:
     return {*LOOPBACK_NAMES, f"[{bare}]" if ":" in bare else bare}
 
 
-def address_of(config: Config) -> str:
-    """Return the URL of the service."""
-    return f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
-
-
-def _announce_started(announce: Announce, config: Config, service: Service) -> None:
-    address = address_of(config)
-    announce(f"bothworlds serves {_without_password(config.store)} at {address}; dashboard: {address}/")
-    if not service.keyring.needed:
+def announce_started(announce: Announce, config: Config, is_open: bool) -> None:
+    """Announce the address, and if ``is_open`` that there are no keys."""
+    address = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
+    workers = f" with {config.workers} workers" if config.workers > 1 else ""
+    announce(f"bothworlds serves {_without_password(config.store)}{workers} at {address}; dashboard: {address}/")
+    if is_open:
         announce(NO_KEYS)
 
 

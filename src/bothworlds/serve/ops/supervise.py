@@ -1,4 +1,6 @@
-"""Several workers on one port: each has its own socket, and the system spreads connections over them.
+"""``bothworlds serve``: one process, or several workers on one port.
+
+Each worker has its own socket, and the system spreads connections over them.
 
 A worker is replaced if its process dies, or if its event loop gives no sign of life: it is stopped, or blocked.
 """
@@ -20,15 +22,28 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config
+from ..http.server import reserve
 from ..model import ServiceError
 from ..stores import StoreError, open_store
-from .run import NO_KEYS, Announce, Beat, address_of, is_postgres, run
+from .run import Announce, Beat, announce_started, check_workers, run
 
 RESTART_SECONDS = 1.0
 POLL_SECONDS = 0.2
 HANG_SECONDS = 5.0  # without a beat
 
 Work = Callable[[Config, Beat], None]  # called in a worker with the settings and what to call as a sign of life
+
+
+def serve(config: Config, announce: Announce) -> None:
+    """Run the service until SIGTERM or SIGINT; ``announce`` is called with its address once it is ready.
+
+    Raises ValueError, with a sentence for the terminal, if the service cannot start. Must run in the main thread.
+    """
+    if config.workers > 1:
+        check_workers(config)
+    reservation, config = reserve(config)
+    with reservation:
+        (supervise if config.workers > 1 else run)(config, announce)
 
 
 def supervise(config: Config, announce: Announce, work: Work | None = None) -> None:
@@ -43,21 +58,18 @@ def supervise(config: Config, announce: Announce, work: Work | None = None) -> N
         workers = _WorkerPool(config, work or _work, folder, announce)
         previous = {number: signal.signal(number, workers.stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            workers.run(lambda: announce_started(announce, config, address_of(config)))
+            workers.run(lambda: announce_started(announce, config, _is_open(config)))
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def announce_started(announce: Announce, config: Config, address: str) -> None:
-    """Announce the address, and that there are no keys if the store has none."""
-    kind = "PostgreSQL" if is_postgres(config.store) else config.store
-    announce(f"bothworlds serves {kind} with {config.workers} workers at {address}; dashboard: {address}/")
-    if is_postgres(config.store):
-        with suppress(StoreError), closing(open_store(config.store, read_only=True)) as store:
-            if not store.keys():
-                announce(NO_KEYS)
+def _is_open(config: Config) -> bool:
+    """Return whether the store is known to have no keys."""
+    with suppress(StoreError), closing(open_store(config.store, read_only=True)) as store:
+        return not store.keys()
+    return False
 
 
 def _work(config: Config, beat: Beat) -> None:
