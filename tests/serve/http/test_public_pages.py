@@ -72,7 +72,7 @@ def test_one_anonymous_caller_cannot_turn_the_order_around():
 
 @pytest.mark.slow
 def test_without_a_limit_one_caller_turns_the_order_around():
-    assert after_an_attack(pages_a_day=0)[0] < 0.1
+    assert after_an_attack(pages_a_day=0)[0] < 0.5
 
 
 def test_each_address_and_each_visitor_has_a_limit_of_its_own():
