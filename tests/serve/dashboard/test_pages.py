@@ -12,8 +12,9 @@ import pytest
 from starlette.applications import Starlette
 
 from bothworlds.serve.dashboard import routes, text
+from bothworlds.serve.http.forms import error_page
 from bothworlds.serve.http.operations import OPERATIONS
-from bothworlds.serve.model import Unavailable
+from bothworlds.serve.model import ServiceError, Unavailable
 from tests.serve.markup import Markup, drawings
 from tests.serve.samples import NAMES, NOW, audit, event_of, item_line, report_of, showing, surface_of
 
@@ -26,7 +27,8 @@ class PageClient:
     """Requests pages of the dashboard without a server."""
 
     def __init__(self, engine, **options):
-        self._app = Starlette(routes=routes.routes(routes.Sources(engine, audit, operations=OPERATIONS, **options)))
+        pages = routes.routes(routes.Sources(engine, audit, operations=OPERATIONS, **options))
+        self._app = Starlette(routes=pages, exception_handlers={ServiceError: error_page})
 
     def get(self, path, **options):
         return asyncio.run(self._get(path, **options))

@@ -17,7 +17,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -28,7 +28,6 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..http.problems import logged_problem
 from ..model import ServiceError, Surface, Unknown
 from ..schemas import Headline
 from . import arm_text, svg, text
@@ -139,8 +138,8 @@ PAGES: dict[str, Callable[[Sources, Request], Awaitable[Response]]] = {
 
 
 def routes(sources: Sources) -> list[BaseRoute]:
-    """Return the routes of all pages and of the static files."""
-    pages: list[BaseRoute] = [Route(path, _with_error_page(handler, sources)) for path, handler in PAGES.items()]
+    """Return the routes of all pages and of the static files; pages raise ServiceError."""
+    pages: list[BaseRoute] = [Route(path, partial(handler, sources)) for path, handler in PAGES.items()]
     return [*pages, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")]
 
 
@@ -181,26 +180,6 @@ async def _headline_or_none(engine: Engine, surface: Surface) -> Headline | None
         return await engine.reports.headline(surface.name)
     except ServiceError:
         return None  # deleted meanwhile, or the store failed: the other surfaces can still be shown
-
-
-def _with_error_page(
-    handler: Callable[[Sources, Request], Awaitable[Response]], sources: Sources
-) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(request: Request) -> Response:
-        try:
-            return await handler(sources, request)
-        except ServiceError as error:
-            return problem_page(request, error)
-
-    return respond
-
-
-def problem_page(request: Request, error: Exception) -> Response:
-    """Return the page that says why a request failed."""
-    problem = logged_problem(error, "pages")
-    shown = page(request, "problem.html", problem.status, title=problem.title, detail=problem.detail)
-    shown.headers.update(problem.headers)
-    return shown
 
 
 def service_address(request: Request) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from starlette.responses import RedirectResponse
+from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,7 +20,7 @@ from ..schemas import Role
 from ..stores import Store
 from .auth import PUBLIC, KeyEndpoints, Keyring, check_host, check_origin, with_cors
 from .body import ClientDisconnected, header
-from .forms import SurfaceForms
+from .forms import ERRORS, SurfaceForms, error_page
 from .logs import LogEndpoints
 from .operations import (
     API_PATHS,
@@ -30,10 +30,10 @@ from .operations import (
     api_routes,
     not_found,
 )
-from .problems import Problem, logged_problem, send_problem
+from .problems import logged_problem, send_problem
 from .rank_feedback import FEEDBACK, RankFeedbackEndpoints, page_route, ranked_surface, send_json
 from .reads import ReadEndpoints
-from .sessions import Sessions, sign_in_path
+from .sessions import Sessions
 from .surfaces import SurfaceEndpoints
 
 if TYPE_CHECKING:
@@ -201,16 +201,14 @@ class Service:
     async def _answer_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[ROUTE] = "pages"
         scope["app"] = self
-        if not scope["path"].startswith(PUBLIC_PAGES):
-            try:
-                actor = await self._sessions.viewer(scope)
-            except Problem as problem:
-                if problem.status != 401 or b"text/html" not in header(scope, b"accept"):
-                    raise
-                await RedirectResponse(sign_in_path(scope), 303)(scope, receive, send)
-                return
-            scope[MAY_EDIT] = self.keyring.is_admin(actor)
-        await self._pages(scope, receive, send)
+        try:
+            if not scope["path"].startswith(PUBLIC_PAGES):
+                scope[MAY_EDIT] = self.keyring.is_admin(await self._sessions.viewer(scope))
+            await self._pages(scope, receive, send)
+        except ERRORS as error:
+            if scope[RESPONSE].status or b"text/html" not in header(scope, b"accept"):
+                raise
+            await error_page(Request(scope), error)(scope, receive, send)
 
     async def _authorise(self, scope: Scope, role: Role) -> str:
         """Return the actor of an API request; raises a 401 or 403."""

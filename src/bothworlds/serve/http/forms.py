@@ -22,12 +22,12 @@ from starlette.types import Message
 
 from ..config import Limits
 from ..dashboard import surface_form
-from ..dashboard.routes import page, problem_page, service_address
+from ..dashboard.routes import page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
 from ..model import LISTED_ITEMS, Invalid, ServiceError, Surface
 from ..stores import StoreError, VersionConflict
 from ..surface_input import decoded, item_lines
-from .body import Form, header, read_form
+from .body import Form, read_form
 from .operations import Handler
 from .problems import Problem, logged_problem
 from .sessions import Editor, Sessions, sign_in_path
@@ -173,21 +173,24 @@ class SurfaceForms:
         return form
 
     def _for_editors(self, respond: Respond) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a handler: administrators only, with changes of other processes, and with errors as pages."""
+        """Wrap a handler: administrators only, with changes of other processes."""
 
         async def authorised(request: Request) -> Response:
-            try:
-                editor = await self._sessions.editor(request.scope)
-                await self._engine.registry.catch_up()
-                return await respond(request, editor)
-            except ERRORS as error:
-                if getattr(error, "status", 0) == 401:
-                    if b"text/html" not in header(request.scope, b"accept"):
-                        raise
-                    return _redirect(request, sign_in_path(request.scope))
-                return problem_page(request, error)
+            editor = await self._sessions.editor(request.scope)
+            await self._engine.registry.catch_up()
+            return await respond(request, editor)
 
         return authorised
+
+
+def error_page(request: Request, error: Exception) -> Response:
+    """Return the page that says why a request failed; without a key, the way to the sign-in page."""
+    if getattr(error, "status", 0) == 401:
+        return _redirect(request, sign_in_path(request.scope))
+    problem = logged_problem(error, ROUTE)
+    shown = page(request, "problem.html", problem.status, title=problem.title, detail=problem.detail)
+    shown.headers.update(problem.headers)
+    return shown
 
 
 def _api_request(precondition: tuple[bytes, bytes], body: Any = None, **params: str) -> Request:
