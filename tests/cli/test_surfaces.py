@@ -189,7 +189,7 @@ def test_a_report_compares_arms_and_says_what_is_counted(connected, home, tmp_pa
     said = answer("surfaces", "report", "shop")
     assert "Not enough data yet to compare all arms" in said
     assert "reward per page" in said
-    assert "clicks drawn" in said
+    assert "total reward" in said
     assert [line.split()[:3] for line in said.splitlines() if line.startswith("new")] == [["new", "uniform", "25.0%"]]
     assert "comparison" not in answer("surfaces", "report", home)
 

@@ -98,10 +98,10 @@ class ServiceProcess:
             return answer.status, json.loads(answer.read() or b"null"), answer.getheader("ETag", "")
 
     def kill(self, chance: random.Random) -> None:
-        """Kill one worker, which the service replaces, or all processes, and start them again."""
+        """Kill or stop one worker, which the service replaces, or kill all processes, and start them again."""
         workers = workers_of(self.process) if self.shared and chance.random() < 0.5 else []
         if workers:
-            os.kill(chance.choice(workers), signal.SIGKILL)
+            os.kill(chance.choice(workers), chance.choice((signal.SIGKILL, signal.SIGSTOP)))
         else:
             self.end()
             self.start()

@@ -21,8 +21,10 @@ def test_a_service_on_a_file_loses_nothing_to_kill_9(tmp_path: Path) -> None:
     assert 0 < pages < acknowledgements
 
 
-def test_two_workers_on_postgresql_lose_nothing_to_kill_9(tmp_path: Path, postgres: PostgresServer) -> None:
-    pages, acknowledgements = kill_repeatedly(postgres.fresh_address(), tmp_path, 2, seed=1)
+@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.nightly)])
+def test_two_workers_on_postgresql_lose_nothing_to_kill_9(tmp_path: Path, postgres: PostgresServer, kills: int) -> None:
+    """Some workers are stopped instead: the other one goes on, and the service replaces it."""
+    pages, acknowledgements = kill_repeatedly(postgres.fresh_address(), tmp_path, kills, seed=1)
     assert 0 < pages < acknowledgements
 
 

@@ -333,7 +333,7 @@ def _report_lines(report: Any) -> list[str]:
         named = arm_text.arm_name(arm["name"]), arm["policy"]
         compared.append((*named, *figures, arm_text.compared_with_first(arm, what)))
     clicks = what == text.CLICKS
-    rows = [("item", "state", *(("click rate", "shows", "clicks") if clicks else ("reward", "shows", "clicks drawn")))]
+    rows = [("item", "state", *(("click rate", "shows", "clicks") if clicks else ("reward", "shows", "total reward")))]
     for line in report["items"]:
         figures = text.percent(line["rate"]), text.count(line["shows"]), text.count(line["clicks"])
         rows.append((line["name"], line["state"], *figures))

@@ -344,3 +344,22 @@ def test_a_version_that_another_worker_has_just_made_is_known(call, store, made_
     assert worker("PATCH", "/v1/surfaces/home", **made_for).status_code == 200
     worker.run(worker.service.stop())
     worker.close()
+
+
+def test_a_restart_and_the_first_page_load_no_state(serving):
+    """With a thousand surfaces of twenty segments, they would take half a minute: a state is loaded when it is used."""
+    before = serving()
+    for k in range(3):
+        before("PUT", f"/v1/surfaces/s{k}", json={"slots": 1, "items": ["a", "b"], "policy": "ftrl-pbm"})
+        pages = [before.page(f"r{segment}", f"s{k}", segment=segment) for segment in ("", "m1", "m2")]
+        assert {before.click(page) for page in pages} == {"accepted"}
+    before.settle()
+    assert before.service.engine.registry.states.size > 0
+    after = serving()
+    states = after.service.engine.registry.states
+    assert after("GET", "/").status_code == 200
+    assert states.size == 0
+    for k in (1, 2):
+        loaded = states.size
+        assert after("GET", f"/v1/surfaces/s{k}/report").status_code == 200
+        assert states.size > loaded

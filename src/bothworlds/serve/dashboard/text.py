@@ -254,7 +254,9 @@ def _compared(recent: RecentWindow, exploration: float | None, counted: str) -> 
 
 
 def comparisons(report: ReportView) -> list[tuple[str, str]]:
-    """Return the uplift in the recent window and since the start, each with a label; nothing without a holdout.
+    """Return the uplift in the recent window, if it is not the whole time, and since the start, each with a label.
+
+    Nothing without a holdout.
 
     >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "missing": "", "since": 0}
     >>> recent = {"since": 86_400_000, "until": 86_460_000, "uplift": uplift | {"enough": False}}
@@ -268,10 +270,10 @@ def comparisons(report: ReportView) -> list[tuple[str, str]]:
     if recent["uplift"] is None or whole is None or _is_mismatched(report["sample_ratio"]):
         return []
     what = counted(report)
-    return [
-        (f"Recently, {starting(recent['since'], recent['until'])}", compared(recent["uplift"], what)),
-        (f"From the start, {starting(whole['since'], report['until'])}", compared(whole, what)),
-    ]
+    lines = [(f"From the start, {starting(whole['since'], report['until'])}", compared(whole, what))]
+    if recent["since"] > whole["since"]:
+        lines.insert(0, (f"Recently, {starting(recent['since'], recent['until'])}", compared(recent["uplift"], what)))
+    return lines
 
 
 def figures(uplift: Uplift | None) -> tuple[float, float, float] | None:

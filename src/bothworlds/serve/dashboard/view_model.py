@@ -115,8 +115,9 @@ def listed_segments(lines: Sequence[SegmentView]) -> list[SegmentView]:
 
 
 def event_view(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event for its page: an explanation in sentences, the slots with notes, and all other fields."""
-    fields = [text.label_and_value(key, value) for key, value in event.items() if key not in _SHOWN_ELSEWHERE]
+    """Return an event for its page: an explanation, the slots with notes, and all other fields that have a value."""
+    others = {key: value for key, value in event.items() if key not in _SHOWN_ELSEWHERE}
+    fields = [text.label_and_value(key, value) for key, value in others.items() if value not in (None, "", [], ())]
     slots = [{**slot, "notes": _slot_notes(slot)} for slot in event.get("slots", [])]
     rewarded = any("reward" in slot for slot in slots)
     return {"explanation": _explanation(event, rewarded), "slots": slots, "fields": fields, "rewarded": rewarded}
