@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bothworlds.serve.config import Config, Limits
+from bothworlds.serve.config import Config
 from bothworlds.serve.dashboard import routes, surface_form, text
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http import forms
@@ -116,32 +115,6 @@ def test_every_setting_has_a_field_and_a_sentence(client, admin):
     assert names | {"name", "items"} <= {name.removeprefix("field-") for name in page.ids}
     shown = [field.name for group in surface_form.groups(surface_form.texts_of(), {}) for field in group.fields]
     assert sorted(shown) == sorted(names)
-
-
-class Part(msgspec.Struct):
-    name: str
-    share: float = 0.5
-
-
-class OtherSettings(msgspec.Struct):
-    """Settings of types that a surface has not, or not yet."""
-
-    days: int | None = None
-    aim: Literal["clicks", "rewards"] = "clicks"
-    rate: Annotated[float, msgspec.Meta(ge=0)] = 0.5
-    parts: tuple[Part, ...] = ()
-    table: list[dict[str, Any]] = []
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [OtherSettings(), OtherSettings(90, "rewards", 1e-9, (Part("a"), Part("b", 0.25)), [{"x": None, "y": [1, "z"]}])],
-)
-def test_settings_of_other_types_get_a_field_that_keeps_them(stored):
-    fields = [surface_form._field(setting) for setting in msgspec.structs.fields(OtherSettings)]
-    assert [field.kind for field in fields] == ["number", "choice", "number", "json", "json"]
-    values = {field.name: field.value(field.text(getattr(stored, field.name))) for field in fields}
-    assert msgspec.convert(values, OtherSettings) == stored
 
 
 settings_of_surfaces = st.builds(
@@ -256,6 +229,7 @@ def test_settings_that_cannot_be_read_are_an_error_of_their_field(admin, written
 def test_items_come_from_a_text_and_a_file(client, admin):
     files = {"file": ("items.txt", b"\xef\xbb\xbfc\r\n\r\nd \xc3\xa9\r\n")}
     assert admin.create("from a file", items="a\nb", files=files).status_code == 303
+    assert admin.create("without a file", files={"file": ("", b"")}).status_code == 303
     assert [item.name for item in client.engine.registry.surface("from a file").items] == ["a", "b", "c", "d \u00e9"]
 
 
@@ -264,10 +238,6 @@ def test_a_file_that_is_not_text_is_an_error_of_the_items(admin, content):
     answer = admin.create("never", files={"file": ("items.txt", content)})
     assert answer.status_code == 422
     assert "UTF-8" in errors_of(answer)[0]["items"]
-
-
-def test_no_file_chosen_is_an_empty_file(client, admin):
-    assert admin.create("without a file", files={"file": ("", b"")}).status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -296,6 +266,7 @@ def test_a_malformed_or_huge_form_is_refused(client, admin, kind, body, status):
     page_of(answer, status)
 
 
+@settings(max_examples=30)
 @given(st.binary(max_size=200), st.sampled_from(["x", "--", "a"]))
 def test_any_body_is_a_form_or_refused(client, admin, body, boundary):
     for kind in (f"multipart/form-data; boundary={boundary}", "application/x-www-form-urlencoded"):
@@ -414,14 +385,6 @@ def test_an_arm_that_cannot_be_promoted_is_explained(client, admin, home):
     assert "somebody else" not in answer.text.lower()
 
 
-def test_the_surfaces_own_policy_is_kept(client, admin, home):
-    admin.edit(home, action="settings", arms='[{"name": "new", "policy": "gibbs-ts", "share": 0.5}]')
-    assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote", value="learner") == 1
-    assert admin.edit(home, promote="learner").status_code == 303
-    settings = client.engine.registry.surface(home).settings
-    assert (settings.policy, settings.arms) == ("all-weather", ())
-
-
 def test_an_arm_is_promoted(client, admin, home):
     assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote") == 0
     arms = '[{"name": "old", "share": 0.5}, {"name": "new", "policy": "gibbs-ts", "share": 0.5}]'
@@ -432,6 +395,10 @@ def test_an_arm_is_promoted(client, admin, home):
     assert admin.edit(home, promote="new").status_code == 303
     settings = client.engine.registry.surface(home).settings
     assert (settings.policy, settings.arms) == ("gibbs-ts", ())
+    admin.edit(home, action="settings", arms=arms.replace('"share": 0.5}]', '"share": 0.3}]'))
+    assert page_of(admin.get(f"/edit/{home}")).count("button", name="promote", value="learner") == 1
+    assert admin.edit(home, promote="learner").status_code == 303
+    assert client.engine.registry.surface(home).settings.arms == ()
 
 
 def test_a_surface_is_deleted_only_with_its_name(client, admin, home):
@@ -493,7 +460,9 @@ def test_the_check_of_escaping_can_fail(admin, monkeypatch):
 # Who may edit, and attacks
 
 
-def test_only_administrators_see_the_pages(client, home):
+def test_only_administrators_see_the_pages(client, admin, home):
+    assert page_of(admin.get(f"/surfaces/{home}")).count("a", href=f"/edit/{home}") == 1
+    assert page_of(admin.get("/")).count("a", href="/new-surface") == 1
     reader = Visitor(client, client.keys["read"])
     for path in ("/new-surface", f"/edit/{home}"):
         page = page_of(reader.get(path), 403)
@@ -503,18 +472,10 @@ def test_only_administrators_see_the_pages(client, home):
         page = page_of(reader.get(path))
         assert "New surface" not in page.text
         assert page.count("a", href=f"/edit/{home}") == 0
-    assert (
-        "cookie" not in Visitor(client, client.keys["serve"]).headers
-        or not Visitor(client, client.keys["serve"]).headers["cookie"]
-    )
+    assert not Visitor(client, client.keys["serve"]).headers.get("cookie")
     stranger = Visitor(client)
     assert stranger.get("/new-surface").headers["location"] == "/sign-in?next=%2Fnew-surface"
     assert stranger.post("/new-surface", {"name": "x"}).headers["location"] == "/sign-in"
-
-
-def test_administrators_see_the_links(admin, home):
-    assert page_of(admin.get(f"/surfaces/{home}")).count("a", href=f"/edit/{home}") == 1
-    assert page_of(admin.get("/")).count("a", href="/new-surface") == 1
 
 
 def breaches(client, admin):
@@ -554,14 +515,6 @@ def test_the_attacks_succeed_without_the_check(client, admin, monkeypatch):
     assert len(breaches(client, admin)) == 10  # a reader and nobody are still refused by their role
 
 
-def test_signing_out_deletes_the_cookie_and_other_sessions_go_on(client):
-    visitor = Visitor(client, client.keys["admin"])
-    answer = visitor.post("/sign-out", {})
-    assert answer.headers["location"] == "/sign-in"
-    assert "max-age=0" in answer.headers["set-cookie"].lower()
-    assert Visitor(client, client.keys["admin"]).token() not in ("", visitor.token())
-
-
 def test_without_the_store_nobody_edits(client, admin, home):
     form = {"token": admin.token(), "version": "1", "pause": "a"}
     with broken(client.store):
@@ -585,15 +538,6 @@ def test_a_bearer_of_the_key_may_edit_with_a_token(client):
     bearer.headers["authorization"] = f"Bearer {client.keys['admin']}"
     assert bearer.create("by a bearer").status_code == 303
     assert bearer.post("/new-surface", {"name": "x"}).status_code == 403
-
-
-def test_limits_of_the_service_apply(client):
-    small = Client(Service(client.engine, client.store, Config(request_log=False, limits=Limits(items=3))))
-    small.run(small.service.keyring.load())
-    small.engine = client.engine
-    answer = Visitor(small, client.keys["admin"]).create("never")
-    assert "3 are allowed at most" in errors_of(answer)[0]["items"]
-    small.close()
 
 
 def test_without_keys_everybody_on_this_machine_edits_and_no_other_page(serving, store):

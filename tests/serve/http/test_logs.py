@@ -11,11 +11,8 @@ import pytest
 
 from bothworlds.export_format import EXPORT_FORMAT
 from bothworlds.serve.config import Config, Limits
-from bothworlds.serve.http import logs
 from bothworlds.serve.http.app import CLIENT_CLOSED
 from bothworlds.serve.http.operations import NDJSON
-
-from .conftest import Client
 
 EXPORT, IMPORT = "/v1/surfaces/home/export", "/v1/surfaces/home/import"
 LINES = {"content-type": NDJSON}
@@ -48,14 +45,6 @@ def test_a_log_is_exported_line_by_line(call, log, how):
     header, *rows = [json.loads(line) for line in answer.text.splitlines()]
     assert (header["format"], header["surface"]["name"]) == (EXPORT_FORMAT, "home")
     assert [(row["item"], row["click"]) for row in rows] == [(row["item"], row["click"]) for row in rows_of(200)]
-
-
-def test_what_was_exported_can_be_imported(call, log):
-    assert call("PUT", "/v1/surfaces/twin", json={"slots": 3, "items": ["a", "b", "c", "d"]}).status_code == 201
-    answer = call("POST", "/v1/surfaces/twin/import", content=lines_of(log), headers=LINES)
-    assert answer.json() == {"taken": 200, "known": 0, "refused": 0, "reasons": {}}
-    twins = [json.loads(line) for line in call("GET", "/v1/surfaces/twin/export").text.splitlines()]
-    assert [row["click"] for row in twins[1:]] == [row["click"] for row in log[1:]]
 
 
 def test_the_first_line_of_an_export_may_be_longer_than_others(call):
@@ -124,18 +113,3 @@ def test_an_unknown_format_is_refused(call):
     assert call("GET", EXPORT, params={"format": "parquet"}).status_code == 422
     assert call("POST", IMPORT, content="a,b", headers={"content-type": "text/csv"}).status_code == 415
     assert call("POST", IMPORT, content="x", headers={"content-encoding": "gzip"}).status_code == 415
-
-
-@pytest.mark.slow
-def test_an_export_that_fails_midway_is_truncated_visibly(call, engine, monkeypatch):
-    monkeypatch.setattr(logs, "ROWS_PER_PIECE", 10)
-
-    def broken(surface):
-        yield from rows_of(5)
-        raise OSError("the disk is gone")
-
-    engine.log.export = broken
-    strict = Client(call.service, raising=True)
-    with pytest.raises(OSError, match="gone"):  # the server cuts the connection
-        strict("GET", EXPORT)
-    strict.close()

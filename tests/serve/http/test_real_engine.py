@@ -1,4 +1,4 @@
-"""The HTTP service with the real engine on a SQLite file: no request leads to a 500."""
+"""The HTTP service on a SQLite file: no request leads to a 500, and what pages, logs and arms do over HTTP."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import schemathesis
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from bothworlds import Ranker
+from bothworlds.export_format import EXPORT_FORMAT
 from bothworlds.serve.config import Config
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
@@ -26,6 +28,7 @@ from .conftest import Client
 from .test_openapi import CHECKS
 
 SURFACE = {"slots": 2, "items": ["a", "b", "c", "d"], "holdout": 0.2}
+LINES = {"content-type": "application/x-ndjson"}
 QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
@@ -171,16 +174,57 @@ def milliseconds(text):
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def test_importing_an_export_counts_nothing_twice(client):
-    shown = client("POST", "/v1/surfaces/home/rank", json={"request_id": "exported"}).json()
-    feedback(client, event_id=shown["event_id"], token=shown["token"], final=True)
+def visited(client, surface, count, **feedback):
+    """Pages of a new surface with feedback on all of them, learned."""
+    assert client("PUT", f"/v1/surfaces/{surface}", json=SURFACE | {"holdout": 0, "policy": "ftrl-pbm"}).is_success
+    pages = [client.page(f"{surface} {k}", surface) for k in range(count)]
+    given = {"final": True, "clicks": [0]} | feedback
+    events = [{"event_id": page["event_id"], "token": page["token"], **given} for page in pages]
+    results = client("POST", "/v1/feedback", json={"events": events}).json()["results"]
+    assert {result["status"] for result in results} <= {"accepted"}
     settle(client)
-    log = client("GET", "/v1/surfaces/home/export").content
-    assert shown["event_id"] in {json.loads(line)["event"] for line in log.splitlines()[1:]}
-    before = losses(client)
-    answer = client("POST", "/v1/surfaces/home/import", content=log, headers={"content-type": "application/x-ndjson"})
-    assert answer.json()["taken"] == 0
-    assert losses(client) == before
+    return pages
+
+
+def test_an_export_is_imported_once_and_makes_a_ranker(client, tmp_path):
+    visited(client, "shop", 30)
+    visited(client, "twin", 0)
+    log = client("GET", "/v1/surfaces/shop/export").content
+    assert json.loads(log.splitlines()[0])["format"] == EXPORT_FORMAT
+    for taken in (30, 0):
+        answer = client("POST", "/v1/surfaces/twin/import", content=log, headers=LINES).json()
+        assert (answer["taken"], answer["known"], answer["refused"]) == (taken, 30 - taken, 0)
+        settle(client)
+        ours, theirs = (client("GET", f"/v1/surfaces/{name}/state").json() for name in ("shop", "twin"))
+        assert ours["loss"] == theirs["loss"]
+    assert client("POST", "/v1/surfaces/shop/import", content=log, headers=LINES).json()["known"] == 30
+    (tmp_path / "log.ndjson").write_bytes(log)
+    ranker = Ranker.from_export(tmp_path / "log.ndjson")
+    floor = client("GET", "/v1/surfaces/shop").json()["floor"]
+    x = (1 - floor) * ranker.learned().probabilities + floor / 4
+    assert abs(x - ours["marginals"]["x"]).max() < 1e-12
+
+
+def test_a_page_that_was_not_shown_is_not_learned_from(client):
+    page = visited(client, "unseen", 1, shown=False, clicks=[], final=False)[0]
+    event = client("GET", f"/v1/events/{page['event_id']}").json()
+    assert (event["settled_by"], event["shown"], event["learned"]) == ("void", False, False)
+    assert "the page was not shown" in event["why"]
+    assert client("GET", "/v1/surfaces/unseen/state").json()["rounds"] == 0
+    report = client("GET", "/v1/surfaces/unseen/report").json()
+    assert report["feedback"]["void"] == 1
+    assert report["feedback"]["since"].endswith("Z")
+    shown = client("GET", "/surfaces/unseen", headers={"accept": "text/html"}).text
+    assert "Reported as not shown" in shown
+    assert "The page was not shown" in client("GET", f"/event?id={page['event_id']}").text
+
+
+def test_a_change_of_policy_says_what_is_learned_again(client):
+    visited(client, "again", 12)
+    changed = client("PATCH", "/v1/surfaces/again", json={"policy": "uniform"}).json()
+    assert changed["learned_again"] == 12
+    assert "12 settled, kept for ever" in client("GET", "/surfaces/again").text
+    assert "12 events of the log are learned again" in client("GET", "/surfaces/again").text
 
 
 @pytest.mark.slow

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -70,14 +72,13 @@ def test_a_port_is_reserved_before_and_while_a_service_listens():
 # Heads
 
 
-@pytest.mark.parametrize("before", [b"", REQUEST], ids=["first request", "second request"])
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_a_head_that_never_ends_is_refused(address, kind, before):
-    with closing(connect(address)) as connection:
-        if before:
-            assert status(respond(connection, before)) == 200
-        _, response = attacks.send_endlessly(connection, *ENDLESS[kind])
-    assert status(response) == 431
+def test_a_head_that_never_ends_is_refused(address, kind):
+    for before in (b"", REQUEST):
+        with closing(connect(address)) as connection:
+            assert not before or status(respond(connection, before)) == 200
+            _, response = attacks.send_endlessly(connection, *ENDLESS[kind])
+        assert status(response) == 431, before
     assert status(ask(address)) == 200
 
 
@@ -90,12 +91,15 @@ def test_a_long_head_and_one_in_pieces_are_answered(address):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [b"", REQUEST], ids=["first request", "second request"])
-@pytest.mark.parametrize("start", [b"", b"G", b"GET /", HEAD, HEAD + b"X-Slow: "])
-def test_a_head_that_arrives_too_slowly_or_never_ends_the_connection(impatient, start, before):
-    with closing(connect(impatient)) as connection:
-        assert not before or status(respond(connection, before)) == 200
-        assert attacks.send_slowly(connection, start, b"a" if b" " in start else b"") == b""
+def test_a_head_that_arrives_too_slowly_or_never_ends_the_connection(impatient):
+    def sent(before, start):
+        with closing(connect(impatient)) as connection:
+            assert not before or status(respond(connection, before)) == 200
+            return attacks.send_slowly(connection, start, b"a" if b" " in start else b"")
+
+    cases = list(itertools.product((b"", REQUEST), (b"", b"G", b"GET /", HEAD, HEAD + b"X-Slow: ")))
+    with ThreadPoolExecutor(len(cases)) as threads:
+        assert list(threads.map(sent, *zip(*cases))) == [b""] * len(cases)
     assert status(ask(impatient)) == 200
 
 
@@ -109,28 +113,32 @@ def test_trailers_and_chunk_extensions_that_never_end_are_refused(address, start
     assert status(response) in (0, 400)  # 0: closed while the client was still sending
 
 
+STARTS = (b"Content-Length: 9\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n")
+UNFINISHED = [
+    (b"v1/feedback", b"application/json", 408),
+    (b"v1/feedback", b"text/html", 415),
+    (b"v1/surfaces/home/rank", b"application/json", 408),
+    (b"v1/surfaces/home/reset", b"application/json", 408),
+    (b"v1/surfaces/home/import", b"application/x-ndjson", 408),
+    (b"v1/keys", b"application/json", 408),
+    (b"sign-in", b"application/x-www-form-urlencoded", 408),
+    (b"new-surface", b"application/x-www-form-urlencoded", 408),
+    (b"nowhere", b"text/plain", 404),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [b"Content-Length: 9\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"])
-@pytest.mark.parametrize(
-    ("path", "kind", "expected"),
-    [
-        (b"v1/feedback", b"application/json", 408),
-        (b"v1/feedback", b"text/html", 415),
-        (b"v1/surfaces/home/rank", b"application/json", 408),
-        (b"v1/surfaces/home/reset", b"application/json", 408),
-        (b"v1/surfaces/home/import", b"application/x-ndjson", 408),
-        (b"v1/keys", b"application/json", 408),
-        (b"sign-in", b"application/x-www-form-urlencoded", 408),
-        (b"new-surface", b"application/x-www-form-urlencoded", 408),
-        (b"nowhere", b"text/plain", 404),
-    ],
-)
-def test_a_body_that_stops_arriving_does_not_keep_a_connection_open(impatient, path, kind, expected, start):
+def test_a_body_that_stops_arriving_does_not_keep_a_connection_open(impatient):
     """Also without garbage collection, which this service does not have."""
-    head = HEAD.replace(b"GET /healthz", b"POST /" + path) + b"Content-Type: " + kind + b"\r\n"
-    with closing(connect(impatient)) as connection:
-        connection.sendall(head + start)
-        assert status(attacks.rest(connection)) == expected
+    with ExitStack() as stack:
+        waiting = []
+        for start, (path, kind, expected) in itertools.product(STARTS, UNFINISHED):
+            connection = stack.enter_context(closing(connect(impatient)))
+            head = HEAD.replace(b"GET /healthz", b"POST /" + path) + b"Content-Type: " + kind + b"\r\n"
+            connection.sendall(head + start)
+            waiting.append((connection, path, expected))
+        for connection, path, expected in waiting:
+            assert status(attacks.rest(connection)) == expected, path
 
 
 @pytest.mark.slow

@@ -25,11 +25,8 @@ def signed_in(site, key):
     return answer, {"cookie": answer.headers.get("set-cookie", "").partition(";")[0]}
 
 
-def test_without_keys_pages_need_no_session(site):
-    assert site("GET", "/").text.count("<h1>The service is running") == 1
-
-
 def test_with_keys_pages_need_a_session(site, store):
+    assert site("GET", "/").text.count("<h1>The service is running") == 1
     key = create_key(store, ["read"], "", 0)
     site.run(site.service.keyring.load())
     assert site("GET", "/").status_code == 401
