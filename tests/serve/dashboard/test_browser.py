@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import Config
+from bothworlds.serve.dashboard import routes as pages_module
 from bothworlds.serve.dashboard.routes import HEADERS, Sources, routes
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.http.app import Service
@@ -129,6 +130,7 @@ def test_on_a_phone_figures_have_room_beside_their_labels(browser, dashboard):
     assert narrowest > 0.25
 
 
+REFRESHED = "Number(document.querySelector('#live').dataset.refreshed || 0)"
 SCROLLED = """[...document.querySelectorAll('.scroll')].map((region) => ({
     wide: region.scrollWidth > region.clientWidth + 1,
     hint: getComputedStyle(region, '::before').content.includes('Scroll sideways'),
@@ -152,15 +154,21 @@ def test_a_table_that_overflows_shows_a_scroll_hint(browser, dashboard, path):
     assert any(region["wide"] for region in browser.run(SCROLLED))
 
 
-def test_a_table_scrolled_to_its_end_is_not_faded_after_a_refresh(browser, dashboard):
+@pytest.fixture
+def refreshing(monkeypatch):
+    """The page of a surface refreshes itself all the time."""
+    monkeypatch.setattr(pages_module, "REFRESH_SECONDS", 0.2)
+
+
+def test_a_table_scrolled_to_its_end_is_not_faded_after_a_refresh(browser, dashboard, refreshing):
     browser.show(390)
     browser.open(dashboard + "/surfaces/home")
     fades = "document.querySelector('#items-t').matches('.more')"
     assert browser.run(fades)
     browser.run("document.querySelector('#items-t').scrollLeft = 10000")
     browser.until(f"!{fades}")
-    browser.run("live = document.querySelector('#live'); live.dataset.every = 0.05")
-    browser.until("Number(live.dataset.refreshed) >= 2")
+    seen = browser.run(REFRESHED)
+    browser.until(f"{REFRESHED} >= {seen + 2}")
     assert not browser.run(fades)
     assert browser.run("document.querySelector('#items-t').matches('.overflows')")
 
@@ -191,21 +199,19 @@ def test_the_browser_reports_overflow_and_policy_violations(browser, dashboard):
     assert any("Content Security Policy" in error for error in browser.errors)
 
 
-def test_the_dashboard_refreshes_itself_and_keeps_sections_closed(browser, dashboard):
+def test_the_dashboard_refreshes_itself_and_keeps_sections_closed(browser, dashboard, refreshing):
     browser.open(dashboard + "/surfaces/home")
-    browser.run("live = document.querySelector('#live'); live.dataset.every = 0.05;"
-                "document.querySelector('#over-time').open = false")  # fmt: skip
-    browser.until("Number(live.dataset.refreshed) >= 2")
+    browser.run("document.querySelector('#over-time').open = false")
+    seen = browser.run(REFRESHED)
+    browser.until(f"{REFRESHED} >= {seen + 2}")
     assert browser.run("document.querySelector('#over-time').open") is False
     assert browser.run("document.querySelectorAll('#live svg.rates').length") == 2
     assert browser.errors == []
 
 
-def test_the_dashboard_shows_that_the_service_does_not_respond(browser, dashboard):
+def test_the_dashboard_shows_that_the_service_does_not_respond(browser, dashboard, refreshing):
     browser.open(dashboard + "/surfaces/home")
-    browser.run(
-        "live = document.querySelector('#live'); live.dataset.live = '/surfaces/nowhere'; live.dataset.every = 0.05"
-    )
+    browser.run("document.querySelector('#live').dataset.live = '/surfaces/nowhere'")
     browser.until("document.querySelector('[data-status]').textContent.includes('does not respond')")
     assert browser.run("document.querySelectorAll('#live svg').length") > 0
 

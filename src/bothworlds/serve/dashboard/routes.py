@@ -42,6 +42,7 @@ MAY_EDIT = "bothworlds.may_edit"  # key of the ASGI scope: whether the viewer ma
 HEAT_ITEMS = 25  # in the table of probabilities
 CHART_ITEMS = 10  # in the charts of probabilities over time
 CHART_SLOTS = 6
+REFRESH_SECONDS = 5.0  # between two refreshes of the page of a surface
 LISTED_SURFACES = 50  # on the page of all
 SURFACE_CHANGES, LATEST_CHANGES = 50, 20  # audit log entries on the page of a surface, and of all surfaces
 
@@ -102,8 +103,8 @@ async def surfaces_page(sources: Sources, request: Request) -> Response:
 
 async def surface_page(sources: Sources, request: Request) -> Response:
     """The page of one surface."""
-    address = service_address(request)
-    return page(request, "surface.html", address=address, **await _surface_context(sources, request))
+    own = {"address": service_address(request), "refresh_seconds": REFRESH_SECONDS}
+    return page(request, "surface.html", **own, **await _surface_context(sources, request))
 
 
 async def surface_live(sources: Sources, request: Request) -> Response:
