@@ -103,8 +103,8 @@ async def surfaces_page(sources: Sources, request: Request) -> Response:
 
 async def surface_page(sources: Sources, request: Request) -> Response:
     """The page of one surface."""
-    own = {"address": service_address(request), "refresh_seconds": REFRESH_SECONDS}
-    return page(request, "surface.html", **own, **await _surface_context(sources, request))
+    context = await _surface_context(sources, request)
+    return page(request, "surface.html", address=service_address(request), refresh_seconds=REFRESH_SECONDS, **context)
 
 
 async def surface_live(sources: Sources, request: Request) -> Response:
