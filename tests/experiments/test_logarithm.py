@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bothworlds.arena.run import run
-from bothworlds.experiments.logarithm import EASY, POLICIES, logarithm_claims, logarithm_figure, logarithm_games
+from bothworlds.experiments.growth import EASY, IN_LONG_GAMES, draw_logarithm, logarithm_claims, longest_games
 from bothworlds.experiments.reproduce import SIZES
 from bothworlds.experiments.result_lookup import Results
 from bothworlds.experiments.verdict import judged
@@ -18,7 +18,7 @@ SIZE = SIZES["paper"]._replace(easy_rounds=10_000, few_replications=4)
 
 @pytest.fixture(scope="module")
 def played():
-    return run(logarithm_games(SIZE), progress=False)
+    return run(longest_games(SIZE), progress=False)
 
 
 def with_regret(results, regret):
@@ -37,12 +37,12 @@ def verdicts(results):
 
 
 def test_sizes_have_long_games():
-    assert logarithm_games(SIZES["quick"]) == []
-    assert {(game.world.name, game.rounds) for game in logarithm_games(SIZES["long"])} == {
+    assert longest_games(SIZES["quick"]) == []
+    assert {(game.world.name, game.rounds) for game in longest_games(SIZES["long"])} == {
         ("four items", 10_000_000),
         ("paper/stochastic", 100_000_000),
     }
-    assert {game.policy.name for game in logarithm_games(SIZES["paper"])} == set(POLICIES)
+    assert {game.policy.name for game in longest_games(SIZES["paper"])} == set(IN_LONG_GAMES)
     assert EASY.n_items == 4
 
 
@@ -57,7 +57,7 @@ def test_a_logarithm_holds_and_a_square_root_fails(played):
 
 @pytest.mark.slow
 def test_the_figure_is_drawn(played, tmp_path):
-    (figure,) = logarithm_figure(Results(played), SIZE, str(tmp_path))
+    (figure,) = draw_logarithm(Results(played), SIZE, str(tmp_path))
     assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".png"}
     assert figure.stem == "logarithm"
-    assert logarithm_figure(Results(played), SIZES["quick"], str(tmp_path)) == []
+    assert draw_logarithm(Results(played), SIZES["quick"], str(tmp_path)) == []

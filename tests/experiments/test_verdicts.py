@@ -9,9 +9,9 @@ from scipy.stats import t as student
 from bothworlds.arena import Result
 from bothworlds.arena.game import Game
 from bothworlds.experiments import SIZES, Estimate, Results, estimate, judge
-from bothworlds.experiments.baselines import Baselines, baseline_policies
+from bothworlds.experiments.baselines import BASELINES, baseline_policies
 from bothworlds.experiments.panels import PAPER, panel_world
-from bothworlds.experiments.paper_figures import FigureOne, FigureTwo
+from bothworlds.experiments.paper_figures import FIGURE_ONE, FIGURE_TWO
 from bothworlds.experiments.verdict import Contrast
 from bothworlds.policies import policy
 
@@ -73,7 +73,7 @@ def outcomes(question, results):
 
 def test_all_claims_hold_in_a_world_as_the_paper_has_it():
     results = fabricated(as_the_paper_has_it)
-    for statement, outcome in (outcomes(FigureOne(), results) | outcomes(FigureTwo(), results)).items():
+    for statement, outcome in (outcomes(FIGURE_ONE, results) | outcomes(FIGURE_TWO, results)).items():
         if "large variance" not in statement:
             assert outcome == "holds", statement
 
@@ -98,7 +98,7 @@ def test_every_claim_can_fail():
         return table.get(name, (1.9, 1.9))[not steady]
 
     results = fabricated(opposite)
-    found = outcomes(FigureOne(), results) | outcomes(FigureTwo(), results) | outcomes(Baselines(), results)
+    found = outcomes(FIGURE_ONE, results) | outcomes(FIGURE_TWO, results) | outcomes(BASELINES, results)
     found = {statement: outcome for statement, outcome in found.items() if "variance in" not in statement}
     spared = {"The same algorithm with a reduced-variance estimator earns more in every panel."}
     assert {statement for statement, outcome in found.items() if outcome != "fails"} <= spared
@@ -106,7 +106,7 @@ def test_every_claim_can_fail():
 
 def test_noise_leaves_claims_open():
     results = fabricated(lambda name, key: 1.5, noise=0.05)
-    assert outcomes(FigureOne(), results)["TopRank performs best in (a) and (d)."] == "cannot be decided"
+    assert outcomes(FIGURE_ONE, results)["TopRank performs best in (a) and (d)."] == "cannot be decided"
 
 
 def test_a_large_spread_is_noticed():
@@ -114,14 +114,14 @@ def test_a_large_spread_is_noticed():
     wild = fabricated(as_the_paper_has_it, noise=1e-2)
     mixed = Results([wild[r.policy, r.world] if r.policy == "pbm-pie-mle" else r for r in steady.all])
     name = "PBM-PIE has a large variance in (a) and (d)."
-    assert outcomes(FigureOne(), mixed)[name] == "holds"
+    assert outcomes(FIGURE_ONE, mixed)[name] == "holds"
     swapped = Results([wild[r.policy, r.world] if r.policy == "ftrl-pbm" else r for r in steady.all])
-    assert outcomes(FigureOne(), swapped)[name] == "fails"
+    assert outcomes(FIGURE_ONE, swapped)[name] == "fails"
 
 
 def test_every_verdict_says_what_was_measured_and_what_counts():
     results = fabricated(as_the_paper_has_it)
-    for question in (FigureOne(), FigureTwo(), Baselines()):
+    for question in (FIGURE_ONE, FIGURE_TWO, BASELINES):
         for verdict in question.verdicts(results, SIZE):
             assert verdict.measured
             assert verdict.rule

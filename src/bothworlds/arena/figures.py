@@ -114,10 +114,10 @@ def _draw_gap(panel: Axes, here: Mapping[str, Result], rival: str, styles: Mappi
             labels.append(EndLabel(float(np.clip(mean[-1], LEAST_GAP, MOST_GAP)), name, colour))
     panel.set(xlim=(0, rounds[-1]), ylim=(LEAST_GAP, MOST_GAP), xlabel="rounds")
     label_ends(panel, int(rounds[-1]), labels)
-    panel.xaxis.set_major_formatter(_thousands)
+    panel.xaxis.set_major_formatter(thousands)
 
 
-def _thousands(value: float, _: float) -> str:
+def thousands(value: float, _: float) -> str:
     return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
 
 
@@ -207,7 +207,7 @@ def _draw_panel(
     else:
         panel.set_xlabel("rounds")
     panel.set_xlim(0, results[0].rounds[-1])
-    panel.xaxis.set_major_formatter(_thousands)
+    panel.xaxis.set_major_formatter(thousands)
 
 
 class EndLabel(NamedTuple):

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..arena import Result
-from ..arena.figures import EndLabel, drawing, label_ends
+from ..arena.attack_scores import AttackScores
+from ..arena.figures import EndLabel, label_ends, thousands
 from ..arena.game import Game
 from ..line_styles import DASHES, PALETTE
 from ..worlds import World
 from ..worlds import world as named_world
-from .question import Figure, Question, Size, figure_files, game
+from .question import Figure, Question, Size, draw_figure, game
 from .result_lookup import Results
-from .verdict import Claim, Measured
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .verdict import Claim, Measure, Measured
 
 SHARE = 50  # one of so many rounds is attacked
 POLICIES = ("toprank", "unirank", "bubblerank", "ftrl-pbm", "comb-ucb", "pbm-ucb-mle", "all-weather")
-COLOURS = dict(zip(POLICIES, PALETTE))
 KEPT = 0.5  # a policy is kept wrong if the item is first in more than this share of the second half
 RECOVERED = 0.01
 BINS = 50  # points on each curve
@@ -64,67 +61,62 @@ class Attacks(Question):
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw how often the item is first, over time."""
-        worlds = attacked_worlds(size)
-        titles = {
-            "promoted": "the worst item, promoted in the first 2%",
-            "demoted": "the best item, hidden in the first 2%",
-        }
-        for path, narrow in figure_files(folder, self.name).items():
-            with drawing(path, across=2, narrow=narrow) as panels:
-                for panel, (key, world) in zip(panels[0], worlds.items()):
-                    _draw(panel, [results[name, world] for name in POLICIES])
-                    panel.set_title(titles[key])
-                panels[0, 0].set_ylabel("share of rounds with the item first")
+        titles = ("the worst item, promoted in the first 2%", "the best item, hidden in the first 2%")
+
+        def draw(panels: Any) -> None:
+            for panel, title, world in zip(panels, titles, attacked_worlds(size).values()):
+                _draw(panel, [results[name, world] for name in POLICIES])
+                panel.set_title(title)
+            panels[0].set_ylabel("share of rounds with the item first")
+
         caption = (
             f"Share of rounds in which the attacked item is first, {size.rounds:,} rounds, mean of {size.replications} "
             f"replications. Left: in the first {size.rounds // SHARE:,} rounds only clicks on the worst item are "
             "reported. Right: in these rounds no click on the best item is reported."
         )
-        return [Figure(self.name, self.title, caption)]
+        return draw_figure(folder, Figure(self.name, self.title, caption), 2, draw)
 
     def claims(self, size: Size) -> Sequence[Claim]:
         """Return who keeps the worst item first, and who recovers."""
         return CLAIMS
 
 
-def _late_share(result: Result, size: Size) -> NDArray[np.float64]:
-    """The share of the second half in which the attacked item is first, (replications,)."""
+def _scores(result: Result) -> AttackScores:
     if result.attack is None:
         raise KeyError(f"the result of {result.policy} in {result.world} has no scores of an attack")
-    return result.attack.share_first(since=size.rounds // 2)
+    return result.attack
 
 
-def late_shares(key: str, names: Sequence[str]) -> Callable[[Results, Size], Measured]:
+def late_shares(key: str, names: Sequence[str]) -> Measure:
     """Measure the share of the second half in which the attacked item is first; the label of a single policy is ""."""
 
     def measure(results: Results, size: Size) -> Measured:
-        world = attacked_worlds(size)[key]
-        return {name * (len(names) > 1): _late_share(results[name, world], size) for name in names}
+        world, half = attacked_worlds(size)[key], size.rounds // 2
+        return {name * (len(names) > 1): _scores(results[name, world]).share_first(since=half) for name in names}
 
     return measure
 
 
+_claim = partial(Claim, source="ours", figure=Attacks.name)
+
+
 def _kept(title: str, name: str) -> Claim:
-    return Claim(
+    return _claim(
         statement=f"{title} keeps the worst item first long after an attack on 2% of the rounds has stopped.",
-        source="ours",
         measure=late_shares("promoted", [name]),
         said="share of the second half in which it is first",
         above=KEPT,
         rule=f"the share is above {KEPT}",
-        figure=Attacks.name,
     )
 
 
 def _recovered(title: str, name: str) -> Claim:
-    return Claim(
+    return _claim(
         statement=f"{title} recovers from an attack on 2% of the rounds.",
-        source="ours",
         measure=late_shares("promoted", [name]),
         said="share of the second half in which the worst item is first",
         below=RECOVERED,
         rule=f"the share is below {RECOVERED}",
-        figure=Attacks.name,
     )
 
 
@@ -133,37 +125,25 @@ CLAIMS = (
     _kept("UniRank", "unirank"),
     _recovered("FTRL-PBM", "ftrl-pbm"),
     _recovered("All-weather", "all-weather"),
-    Claim(
+    _claim(
         statement="TopRank hardly ever shows the best item first again after some of its clicks were deleted.",
-        source="ours",
         measure=late_shares("demoted", POLICIES),
         said="share of the second half in which the best item is first",
         only="toprank",
         below=KEPT,
         rule=f"the share of TopRank is below {KEPT}",
-        figure=Attacks.name,
     ),
 )
 
 
-def _draw(panel: Axes, results: list[Result]) -> None:
-    labels = []
-    for result in results:
-        if result.attack is None:
-            raise KeyError(f"the result of {result.policy} in {result.world} has no scores of an attack")
-        ends = np.linspace(0.0, float(result.rounds[-1]), BINS + 1)
-        reached = np.interp(ends, np.append(0, result.rounds), np.append(0.0, result.attack.target_first.mean(axis=0)))
-        share = np.diff(reached) / np.diff(ends)
-        panel.plot(
-            ends[1:],
-            share,
-            color=COLOURS[result.policy],
-            linewidth=1.4,
-            linestyle=DASHES[POLICIES.index(result.policy)],
-        )
-        labels.append(EndLabel(float(share[-1]), result.policy, COLOURS[result.policy]))
-    panel.set_ylim(-0.03, 1.03)
-    panel.set_xlim(0, results[0].rounds[-1])
-    panel.set_xlabel("rounds")
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
-    label_ends(panel, float(results[0].rounds[-1]), labels)
+def _draw(panel: Any, results: list[Result]) -> None:
+    labels, last = [], float(results[0].rounds[-1])
+    ends = np.linspace(0.0, last, BINS + 1)
+    for result, colour, dash in zip(results, PALETTE, DASHES):
+        first = _scores(result).target_first.mean(axis=0)
+        share = np.diff(np.interp(ends, np.append(0, result.rounds), np.append(0.0, first))) / np.diff(ends)
+        panel.plot(ends[1:], share, color=colour, linewidth=1.4, linestyle=dash)
+        labels.append(EndLabel(float(share[-1]), result.policy, colour))
+    panel.set(xlim=(0, last), ylim=(-0.03, 1.03), xlabel="rounds")
+    panel.xaxis.set_major_formatter(thousands)
+    label_ends(panel, last, labels)

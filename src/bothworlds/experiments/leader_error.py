@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..arena import Result
-from ..arena.figures import EndLabel, drawing, label_ends
+from ..arena.figures import EndLabel, label_ends
 from ..arena.game import Game
 from ..core import Shape, decides, learns
 from ..geometry.assignment import assign
@@ -20,8 +20,9 @@ from ..kernels import Floats, Ints, inner_kernel
 from ..line_styles import PALETTE
 from ..policies import CompiledPolicy, Policy, policy
 from ..policies.ftrl_pbm import FtrlPbm, learning_rate
+from ..policies.parts.placement import PlacementWork, make_placement_work
 from ..worlds import world as named_world
-from .question import Figure, Question, Size, figure_files, game
+from .question import Figure, Question, Size, draw_figure, game
 from .result_lookup import Results
 from .verdict import Claim, Measured
 
@@ -38,11 +39,8 @@ class State(NamedTuple):
     rounds: Ints  # (1,)
     marginals: Floats  # (n_items, n_positions)
     urn: Urn
-    slope: Floats  # (n_items, n_positions) of the objective
     vertex: Ints  # (n_positions,) the list that minimises the linearised objective
-    price: Floats  # (2, n_items) scratch space of the assignment, as are the next two
-    potential: Floats  # (n_positions,)
-    links: Ints  # (3, n_items)
+    work: PlacementWork  # its cost is the slope of the objective
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,8 @@ class FrankWolfeLeader(CompiledPolicy):
             rounds=np.zeros(1, np.int64),
             marginals=np.full((n, m), 1.0 / n),
             urn=make_urn(n, m),
-            slope=np.zeros((n, m)),
             vertex=np.zeros(m, np.int64),
-            price=np.zeros((2, n)),
-            potential=np.zeros(m),
-            links=np.zeros((3, n), np.int64),
+            work=make_placement_work(n, m),
         )
         prepare(state.marginals, state.urn)
         return state
@@ -105,12 +100,12 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
 def frank_wolfe_steps(state: State, rate: float) -> None:
     """Move the marginals towards the leader, one assignment per step."""
     n, m = state.loss.shape
-    x, slope = state.marginals, state.slope
+    x, work = state.marginals, state.work
     for k in range(state.steps):
         for i in range(n):
             for j in range(m):
-                slope[i, j] = state.loss[i, j] - 0.5 / (rate * math.sqrt(x[i, j]))
-        assign(slope, state.vertex, state.price[0], state.price[1], state.potential, state.links)
+                work.cost[i, j] = state.loss[i, j] - 0.5 / (rate * math.sqrt(x[i, j]))
+        assign(work.cost, state.vertex, work.price, work.distance, work.potential, work.links)
         step = 2.0 / (k + 3.0)
         for i in range(n):
             for j in range(m):
@@ -139,17 +134,18 @@ class LeaderError(Question):
         """Draw the regret of every leader."""
         curves = {"exact": _result(results, policy(EXACT), size)}
         curves |= {leader.label: _result(results, leader, size) for leader in map(FrankWolfeLeader, STEPS)}
-        for path, narrow in figure_files(folder, "leader-error").items():
-            with drawing(path, narrow=narrow) as panels:
-                panel, labels = panels[0, 0], []
-                for (label, result), colour in zip(curves.items(), PALETTE):
-                    regret = result.regret().mean(axis=0)
-                    panel.plot(result.rounds, regret, color=colour)
-                    labels.append(EndLabel(float(regret[-1]), label, colour))
-                label_ends(panel, size.short_rounds, labels)
-                panel.set(xlabel="rounds", ylabel="regret", xlim=(0, size.short_rounds))
+
+        def draw_regret(panels: Any) -> None:
+            labels = []
+            for (label, result), colour in zip(curves.items(), PALETTE):
+                regret = result.regret().mean(axis=0)
+                panels[0].plot(result.rounds, regret, color=colour)
+                labels.append(EndLabel(float(regret[-1]), label, colour))
+            label_ends(panels[0], size.short_rounds, labels)
+            panels[0].set(xlabel="rounds", ylabel="regret", xlim=(0, size.short_rounds))
+
         caption = f"Regret in {WORLD}, mean of {size.few_replications} replications with the same users."
-        return [Figure("leader-error", self.title, caption)]
+        return draw_figure(folder, Figure("leader-error", self.title, caption), 1, draw_regret)
 
     def claims(self, size: Size) -> Sequence[Claim]:
         """Return for every number of steps that regret is about that of the exact leader."""

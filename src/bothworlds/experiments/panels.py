@@ -1,8 +1,9 @@
-"""The nine panels of the paper's Figures 1 and 2, and the policies that play in them."""
+"""The nine panels of the Figures 1 and 2 of the paper: their worlds, games, measures, and how they are drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..arena import draw_results
@@ -12,11 +13,9 @@ from ..policies import Policy, policy
 from ..worlds import Stochastic, World, stochastic
 from ..worlds import world as named_world
 from ..worlds.paper import exchange_items, reverse_both
-from .question import Figure, Size, figure_files, game
+from .question import Figure, Question, Size, figure_files, game
 from .result_lookup import Results
-from .verdict import Contrast, Measured
-
-Measure = Callable[[Results, Size], Measured]
+from .verdict import Claim, Contrast, Measure, Measured
 
 # The paper's six policies. Its PBM-PIE estimates examination while it learns: that is pbm-pie-mle here.
 PAPER = ("ftrl-pbm", "toprank", "pmed", "pbm-pie-mle", "mw", "ranked-exp3")
@@ -25,39 +24,32 @@ STRONG = ("tsallis-rv", "lbinfv", "gibbs-ts", "pbm-ucb-mle")
 # Policies that take long, or decide no statement, play fewer replications; one with very skewed rewards plays more.
 FEW = ("comb-ucb", "gibbs-ts", "lbinfv", "mw", "pmed", "tsallis-rv")
 MANY = ("pbm-pie-mle",)
-ALL_PANELS = "1a 1b 1c 1d 1e 1f 2a 2b 2c"
-STEADY_PANELS, CHANGING_PANELS = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"
-COLOURS = dict(zip((*PAPER, "uniform"), PALETTE))
+COLOURS: dict[str | Policy, str] = dict(zip((*PAPER, "uniform"), PALETTE))
 
-_PANELS: dict[str, tuple[str, dict[str, float]]] = {
-    "1a": ("paper/stochastic", {}),
-    "1b": ("paper/periodic-items", {}),
-    "1c": ("paper/periodic-both", {}),
-    "1d": ("paper/stochastic", {"gap": 0.01}),
-    "1e": ("paper/periodic-items", {"gap": 0.01}),
-    "1f": ("paper/periodic-both", {"gap": 0.01}),
-    "2a": ("yandex/stochastic", {}),
-    "2b": ("yandex/periodic-items", {}),
-    "2c": ("yandex/periodic-both", {}),
+STEADY, ITEMS, BOTH = "steady", "items exchanged", "all reversed"
+_KINDS = {STEADY: "stochastic", ITEMS: "periodic-items", BOTH: "periodic-both"}
+# What users do in a panel, and the gap between the items; None: the values that were fitted to a search log.
+_PANELS: dict[str, tuple[str, float | None]] = {
+    "1a": (STEADY, 0.03),
+    "1b": (ITEMS, 0.03),
+    "1c": (BOTH, 0.03),
+    "1d": (STEADY, 0.01),
+    "1e": (ITEMS, 0.01),
+    "1f": (BOTH, 0.01),
+    "2a": (STEADY, None),
+    "2b": (ITEMS, None),
+    "2c": (BOTH, None),
 }
-TITLES = {
-    "1a": "steady, gap 0.03",
-    "1b": "items exchanged, gap 0.03",
-    "1c": "all reversed, gap 0.03",
-    "1d": "steady, gap 0.01",
-    "1e": "items exchanged, gap 0.01",
-    "1f": "all reversed, gap 0.01",
-    "2a": "steady, Yandex",
-    "2b": "items exchanged, Yandex",
-    "2c": "all reversed, Yandex",
-}
+ALL_PANELS = " ".join(_PANELS)
+STEADY_PANELS, CHANGING_PANELS = "1a 1d 2a", "1b 1c 1e 1f 2b 2c"
 
 
 def panel_world(key: str, size: Size) -> World:
     """Return the world of a panel (``"1a"``), with phases of the length that belongs to the size."""
-    name, settings = _PANELS[key]
-    changing = {} if name.endswith("/stochastic") else {"phase": size.phase}
-    return world_for(name, size, **settings, **changing)
+    users, gap = _PANELS[key]
+    settings = {"gap": gap} if gap == 0.01 else {}  # the other gap is the default of the world
+    changing = {} if users == STEADY else {"phase": size.phase}
+    return world_for(f"{'yandex' if gap is None else 'paper'}/{_KINDS[users]}", size, **settings, **changing)
 
 
 def world_for(name: str, size: Size, **settings: Any) -> World:
@@ -91,38 +83,25 @@ def as_search_log(world: World) -> Stochastic:
     return ordered
 
 
-def panel_title(key: str, size: Size, *, numbered: bool = False) -> str:
-    """Return the title of a panel; ``numbered`` is for drawings with panels of both figures."""
-    title = TITLES[key] if size.fitted is None else TITLES[key].replace("Yandex", "fitted log")
-    return f"{panel_number(key) if numbered else panel_letter(key)} {title}"
+def panel_title(key: str, size: Size, letter: Callable[[str], str] | None = None) -> str:
+    """Return the title of a panel, with its letter or, by ``panel_number``, its figure and letter."""
+    users, gap = _PANELS[key]
+    where = f"gap {gap}" if gap else "Yandex" if size.fitted is None else "fitted log"
+    return f"{(letter or panel_letter)(key)} {users}, {where}"
 
 
 def panel_letter(key: str) -> str:
     """Return how the paper refers to a panel of one of its figures.
 
-    >>> panel_letter("1a")
-    '(a)'
+    >>> panel_letter("1a"), panel_number("1a")
+    ('(a)', '1(a)')
     """
     return f"({key[1]})"
 
 
 def panel_number(key: str) -> str:
-    """Return the number of the figure and the letter of a panel.
-
-    >>> panel_number("1a")
-    '1(a)'
-    """
+    """Return the number of the figure and the letter of a panel."""
     return f"{key[0]}{panel_letter(key)}"
-
-
-def panel_games(keys: str, players: Sequence[str | Policy], size: Size) -> list[Game]:
-    """Return the games of some policies in some panels (``"1a 1b"``), with as many replications as they need."""
-    chosen = [policy(player) if isinstance(player, str) else player for player in players]
-    return [
-        game(player, panel_world(key, size), size.rounds, replications(player, size))
-        for key in keys.split()
-        for player in chosen
-    ]
 
 
 def replications(player: Policy, size: Size) -> int:
@@ -180,7 +159,7 @@ def loss_to_change(players: Sequence[str], other: str, keys: str) -> Measure:
 
     def lost(results: Results, name: str, key: str, size: Size) -> Contrast:
         steady, played = "1a" if key < "1d" else "1d", results.of_length(size.rounds)
-        before, after = (Contrast.of(played.earned(name, panel_world(one, size))) for one in (steady, key))
+        before, after = (Contrast.of(played.earned(name, panel_world(panel, size))) for panel in (steady, key))
         return (before - after) / span(results, steady, size)
 
     return lambda results, size: {
@@ -193,8 +172,8 @@ def loss_to_change(players: Sequence[str], other: str, keys: str) -> Measure:
 
 def span(results: Results, key: str, size: Size) -> float:
     """Return the range between uniform lists and the best list of each round."""
-    world, played = panel_world(key, size), results.of_length(size.rounds)
-    return played.span(world, float(played.earned("uniform", world).mean()))
+    uniform = results.of_length(size.rounds)["uniform", panel_world(key, size)]
+    return float(uniform.best_dynamic[-1] / uniform.rounds[-1]) - float(uniform.average_reward()[:, -1].mean())
 
 
 def _ahead(
@@ -204,22 +183,61 @@ def _ahead(
     return ahead / span(results, key, size) if of_range else ahead
 
 
-def panel_figure(
-    results: Results,
-    size: Size,
-    folder: str,
-    figure: Figure,
-    keys: str,
-    players: Sequence[str | Policy],
-    colours: Mapping[str, str],
-    *,
-    numbered: bool = False,
-    emphasised: str | None = None,
-) -> Figure:
-    """Draw the average rewards of some policies in some panels, and return the figure."""
-    worlds = {key: panel_world(key, size) for key in keys.split()}
-    titles = {world.name: panel_title(key, size, numbered=numbered) for key, world in worlds.items()}
-    shown = results.of_length(size.rounds).of(players, list(worlds.values()))
-    for path, narrow in figure_files(folder, figure.stem).items():
-        draw_results(shown, path, columns=3, titles=titles, colours=colours, emphasised=emphasised, narrow=narrow)
-    return figure
+@dataclass(frozen=True)
+class Panels(Question):
+    """Policies in some of the nine panels.
+
+    Attributes
+    ----------
+    keys
+        The panels, as in ``"1a 1b"``.
+    players
+        The policies that are drawn, of a size, with their colours.
+    caption
+        That of the figure, of a size.
+    claimed
+        The claims, of a size.
+    others
+        Policies that play and are not drawn.
+    label
+        How panels are called in the figure.
+    emphasised
+        The policy whose curve is thicker.
+    """
+
+    name: str
+    title: str
+    about: str
+    keys: str
+    players: Callable[[Size], Mapping[str | Policy, str]]
+    caption: Callable[[Size], str]
+    claimed: Callable[[Size], Sequence[Claim]]
+    others: tuple[str, ...] = ()
+    label: Callable[[str], str] = panel_letter
+    emphasised: str | None = None
+
+    def games(self, size: Size) -> list[Game]:
+        """Return every policy in every panel, with as many replications as it needs."""
+        named = dict.fromkeys([*self.players(size), *self.others])
+        players = [policy(player) if isinstance(player, str) else player for player in named]
+        return [
+            game(player, panel_world(key, size), size.rounds, replications(player, size))
+            for key in self.keys.split()
+            for player in players
+        ]
+
+    def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
+        """Draw average rewards, one panel for every world."""
+        worlds = {key: panel_world(key, size) for key in self.keys.split()}
+        titles = {world.name: panel_title(key, size, self.label) for key, world in worlds.items()}
+        players = self.players(size)
+        shown = results.of_length(size.rounds).of(list(players), list(worlds.values()))
+        colours = {player if isinstance(player, str) else player.label: colour for player, colour in players.items()}
+        how: dict[str, Any] = {"columns": 3, "titles": titles, "colours": colours, "emphasised": self.emphasised}
+        for path, narrow in figure_files(folder, self.name).items():
+            draw_results(shown, path, narrow=narrow, **how)
+        return [Figure(self.name, self.title, self.caption(size))]
+
+    def claims(self, size: Size) -> Sequence[Claim]:
+        """Return what is said about the panels."""
+        return self.claimed(size)

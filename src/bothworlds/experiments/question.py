@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arena.figures import drawing
 from ..arena.game import Game, checkpoint_rounds
 from ..policies import Policy
 from ..worlds import Stochastic, World
@@ -73,17 +74,25 @@ def figure_files(folder: str | Path, stem: str) -> dict[Path, bool]:
     return {Path(folder) / f"{stem}{end}": "narrow" in end for end in ends}
 
 
-class Question(ABC):
-    """One experiment: what is played, the figures, and the verdicts. Each question has its own file.
+def draw_figure(folder: str | Path, figure: Figure, across: int, draw: Callable[[Any], None]) -> list[Figure]:
+    """Draw a figure into its files: ``draw`` gets its panels, a row of ``across``. Returns the figure, in a list."""
+    for path, narrow in figure_files(folder, figure.stem).items():
+        with drawing(path, across, narrow=narrow) as panels:
+            draw(panels[0])
+    return [figure]
 
-    A question has no state. ``name`` is its name on the command line, ``title`` and ``about`` are its heading and its
-    introduction in the report. ``of_paper`` is whether it tests statements of the paper.
+
+class Question(ABC):
+    """One experiment: what is played, the figures, and the verdicts. A question has no state.
+
+    ``name`` is its name on the command line, ``title`` and ``about`` are its heading and its introduction in the
+    report. ``of_paper`` is whether it tests statements of the paper; the others are played on request only.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    about: ClassVar[str]
-    of_paper: ClassVar[bool] = True
+    name: str
+    title: str
+    about: str
+    of_paper: bool = True
 
     def played(self, size: Size) -> str:
         """Return how much is played, in words."""

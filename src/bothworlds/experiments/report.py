@@ -14,43 +14,7 @@ from .verdict import Verdict
 
 OPENING = "all-weather"  # the figure of all nine panels, above everything else
 
-STYLE = """
-:root { --ink: #1a1a1a; --quiet: #5c5c5c; --paper: #fdfdfc; --card: #fff; --line: #dcdcd8;
-        --holds: #00694c; --fails: #b04000; --open: #5c5c5c; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e6; --quiet: #a8a8a4; --paper: #161617; --card: #202022; --line: #3a3a3c;
-          --holds: #4cc9a0; --fails: #ff9a5c; --open: #a8a8a4; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 1rem 0 .3rem; }
-h2 { font-size: 1.25rem; margin: 3rem 0 .5rem; border-top: 1px solid var(--line); padding-top: 1.5rem; }
-p, figcaption { max-width: 44rem; }
-.quiet, figcaption, small { color: var(--quiet); }
-.count { display: flex; gap: 1rem; flex-wrap: wrap; margin: 1.2rem 0; padding: 0; list-style: none; }
-.count li { flex: 1 1 8rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px;
-            padding: .7rem 1rem; }
-.count b { display: block; font-size: 1.8rem; line-height: 1.1; }
-.verdict { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--mark);
-           border-radius: 6px; padding: .7rem 1rem; margin: .7rem 0; }
-.verdict h3 { font-size: 1rem; margin: 0; font-weight: 600; }
-.verdict p { margin: .3rem 0 0; font-size: .9rem; max-width: none; overflow-wrap: anywhere; }
-.outcome { color: var(--mark); font-weight: 700; text-transform: uppercase; font-size: .75rem; letter-spacing: .04em; }
-.holds { --mark: var(--holds); } .fails { --mark: var(--fails); } .open { --mark: var(--open); }
-figure { margin: 1rem 0; }
-.plot { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: .5rem; overflow-x: auto; }
-.plot svg { display: block; width: 100%; height: auto; }
-.narrow { display: none; }
-@media (max-width: 40rem) { .wide { display: none; } .narrow { display: block; } .plot { padding: .2rem; } }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .25rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-code { font-size: .85em; } pre { overflow-x: auto; background: var(--card); border: 1px solid var(--line);
-      border-radius: 6px; padding: .7rem 1rem; font-size: .8rem; }
-a { color: inherit; }
-.warning { color: var(--fails); font-weight: 600; }
-"""
+STYLE = Path(__file__).with_suffix(".css")
 CLASSES = {"holds": "holds", "fails": "fails", "cannot be decided": "open"}
 PAPER = """
 This page puts <i>Simultaneously Learning Stochastic and Adversarial Bandits under the Position-Based Model</i>
@@ -91,10 +55,15 @@ def write_report(
     """
     of_paper = any(question.of_paper for question in questions)
     title = "What holds of the paper" if of_paper else questions[0].title
+    fitted = size.fitted
     parts = [
         f"<h1>{escape(title + _fitted_world_suffix(size))}</h1>",
         f"<p>{PAPER if of_paper else ''}{ABOUT}</p>",
-        _fitted_world_note(size),
+        f"<p>The world <b>{escape(fitted.name)}</b> ({fitted.n_items} items, {fitted.n_positions} positions) takes the "
+        "place of the values that the paper fitted to the Yandex log: in Figure 2, in the baselines and in how regret "
+        "grows.</p>"
+        if fitted
+        else "",
         *(_figure(figure, folder) for own in figures.values() for figure in own if figure.stem == OPENING),
         *(f'<p class="warning">Warning: {escape(warning)}.</p>' for warning in warnings),
         f"<p>{_uncorrected(verdicts)}</p>",
@@ -107,7 +76,7 @@ def write_report(
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>bothworlds: {escape(title)}</title><style>{STYLE}</style></head>"
+        f"<title>bothworlds: {escape(title)}</title><style>{STYLE.read_text()}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
     path = folder / "report.html"
@@ -119,22 +88,12 @@ def _fitted_world_suffix(size: Size) -> str:
     return f", with {size.fitted.name}" if size.fitted else ""
 
 
-def _fitted_world_note(size: Size) -> str:
-    if size.fitted is None:
-        return ""
-    n, m = size.fitted.n_items, size.fitted.n_positions
-    return (
-        f"<p>The world <b>{escape(size.fitted.name)}</b> ({n} items, {m} positions) takes the place of the "
-        "values that the paper fitted to the Yandex log: in Figure 2, in the baselines and in how regret grows.</p>"
-    )
-
-
 def write_verdicts(
     folder: Path, size: Size, questions: Sequence[Question], verdicts: Sequence[Verdict], warnings: Sequence[str] = ()
 ) -> Path:
     """Write the verdicts as a Markdown table, ``verdicts.md``, into a folder and return its path."""
     lines = ["| statement | verdict | measured |", "| --- | --- | --- |"]
-    lines += [f"| {one.statement} | **{one.outcome}** | {one.measured.replace('|', ',')} |" for one in verdicts]
+    lines += [f"| {v.statement} | **{v.outcome}** | {v.measured.replace('|', ',')} |" for v in verdicts]
     about = f"Size `{size.name}`{_fitted_world_suffix(size)}: {questions[0].played(size)}"
     lines += [part for warning in warnings for part in ("", f"Warning: {warning}.")]
     path = folder / "verdicts.md"
@@ -162,7 +121,7 @@ def findings(verdicts: Sequence[Verdict], width: int) -> str:
     }
     parts = []
     for outcome, title in titles.items():
-        own = sorted((one for one in verdicts if one.outcome == outcome), key=lambda one: one.source.startswith("ours"))
+        own = sorted((v for v in verdicts if v.outcome == outcome), key=lambda v: v.source.startswith("ours"))
         lines = [title]
         for verdict in own:
             mark = " (ours)" if verdict.source.startswith("ours") else ""
@@ -210,18 +169,10 @@ def _question(question: Question, figures: Sequence[Figure], folder: Path) -> st
 
 
 def _figure(figure: Figure, folder: Path) -> str:
-    return (
-        f'<figure id="{escape(figure.stem)}">{_plots(folder / "figures", figure.stem)}'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-    )
-
-
-def _plots(folder: Path, stem: str) -> str:
     """All drawings of a figure; the style sheet shows the one that fits the screen."""
-    drawings = {path: narrow for path, narrow in figure_files(folder, stem).items() if path.suffix == ".svg"}
-    return "".join(
-        f'<div class="plot {"narrow" if narrow else "wide"}">{_svg(path)}</div>' for path, narrow in drawings.items()
-    )
+    drawn = (item for item in figure_files(folder / "figures", figure.stem).items() if item[0].suffix == ".svg")
+    plots = "".join(f'<div class="plot {"narrow" if narrow else "wide"}">{_svg(path)}</div>' for path, narrow in drawn)
+    return f'<figure id="{escape(figure.stem)}">{plots}<figcaption>{escape(figure.caption)}</figcaption></figure>'
 
 
 def _svg(path: Path) -> str:
@@ -250,17 +201,13 @@ def _cost_table(costs: Mapping[str, float]) -> str:
     )
 
 
-def _source(provenance: Mapping[str, Any]) -> str:
-    """The commit of the code that was run, or its version if git has none."""
-    if provenance["commit"]:
-        return f"Commit <code>{escape(provenance['commit'])}</code>"
-    return f"Version <code>{escape(provenance['versions']['bothworlds'])}</code>, commit unknown"
-
-
 def _provenance(size: Size, questions: Sequence[Question], provenance: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in provenance["versions"].items() if version)
     settings = {play["policy"]: play["settings"] for play in provenance["plays"]}
     listed = "\n".join(f"{name}: {given}" for name, given in sorted(settings.items()))
+    source = f"Version <code>{escape(provenance['versions']['bothworlds'])}</code>, commit unknown"
+    if provenance["commit"]:
+        source = f"Commit <code>{escape(provenance['commit'])}</code>"
     unstated = (
         "The paper states phases of 100,000 rounds, and neither the horizon nor the settings of the policies it "
         "compares with; those used here are below. "
@@ -268,7 +215,7 @@ def _provenance(size: Size, questions: Sequence[Question], provenance: Mapping[s
     return (
         "<h2>How this was made</h2>"
         f"<p>Size <code>{escape(size.name)}</code>: {escape(questions[0].played(size))}. "
-        f"{unstated if questions[0].of_paper else ''}{_source(provenance)}; {escape(versions)}.</p>"
+        f"{unstated if questions[0].of_paper else ''}{source}; {escape(versions)}.</p>"
         "<p>All numbers are in <code>results.parquet</code>, one row for every policy, world, replication and "
         f"checkpoint.</p><pre>{escape(listed)}</pre>"
     )

@@ -21,11 +21,11 @@ from ..extras import check_figures, check_parquet
 from ..progress import announce
 from ..worlds import World, resolve
 from .attacks import Attacks
-from .baselines import AllWeatherPanels, Baselines
+from .baselines import ALL_WEATHER, BASELINES
 from .growth import Growth
 from .leader_error import LeaderError
 from .panels import as_search_log
-from .paper_figures import FigureOne, FigureTwo
+from .paper_figures import FIGURE_ONE, FIGURE_TWO
 from .question import Figure, Question, Size
 from .report import write_report, write_verdicts
 from .result_lookup import GameKey, Results, game_key
@@ -35,7 +35,7 @@ from .verdict import Verdict
 
 QUESTIONS: dict[str, Question] = {
     question.name: question
-    for question in (FigureOne(), FigureTwo(), AllWeatherPanels(), Baselines(), Growth(), Shapes(), LeaderError())
+    for question in (FIGURE_ONE, FIGURE_TWO, ALL_WEATHER, BASELINES, Growth(), Shapes(), LeaderError())
 }
 # Questions that have nothing to do with the paper: played only when they are requested by name.
 ON_REQUEST: dict[str, Question] = {question.name: question for question in (ServiceCost(), Attacks())}

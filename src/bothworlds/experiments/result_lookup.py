@@ -56,9 +56,8 @@ class Results:
 
     def first_replications(self, replications: int) -> Results:
         """Return the same results with at most so many replications each, the first ones."""
-        return Results(
-            [replace(one, reward=one.reward[:replications], clicks=one.clicks[:replications]) for one in self.all]
-        )
+        first = slice(replications)
+        return Results([replace(r, reward=r.reward[first], clicks=r.clicks[first]) for r in self.all])
 
     def __getitem__(self, key: tuple[str | Policy, str | World]) -> Result:
         """Return the result of a policy in a world.
@@ -73,24 +72,20 @@ class Results:
         return matching[0]
 
     def _find(self, policy: str | Policy, world: str | World) -> list[Result]:
-        matching = []
-        for k in self._in_world(world):
-            result = self.all[k]
-            if isinstance(policy, str):
-                same = result.policy == policy
-            else:
-                played = result.build_world() if isinstance(world, str) else world
-                same = game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
-            if same:
-                matching.append(result)
-        return matching
-
-    def _in_world(self, world: str | World) -> list[int]:
-        """The indices of the results in a world."""
         if isinstance(world, str):
-            return [k for k, result in enumerate(self.all) if result.world == world]
-        description = _json(world.description())
-        return [k for k, one in enumerate(self._worlds) if one == description]
+            here = [k for k, result in enumerate(self.all) if result.world == world]
+        else:
+            description = _json(world.description())
+            here = [k for k, known in enumerate(self._worlds) if known == description]
+        return [self.all[k] for k in here if self._is_of(k, policy, world)]
+
+    def _is_of(self, k: int, policy: str | Policy, world: str | World) -> bool:
+        """Whether a result is that of a policy, with what the policy needs to know of the world."""
+        result = self.all[k]
+        if isinstance(policy, str):
+            return result.policy == policy
+        played = result.build_world() if isinstance(world, str) else world
+        return game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
 
     def of(self, policies: Sequence[str | Policy], worlds: Sequence[str | World]) -> list[Result]:
         """Return the results of some policies in some worlds, worlds first; those that do not exist are left out."""
@@ -108,8 +103,3 @@ class Results:
         policies in one replication are hardly correlated.
         """
         return Contrast.of(self.earned(policy, world)) - Contrast.of(self.earned(other, world))
-
-    def span(self, world: str | World, floor: float) -> float:
-        """Return by how much the best list of each round earns more per round than ``floor``."""
-        one = self.all[self._in_world(world)[0]]
-        return float(one.best_dynamic[-1] / one.rounds[-1]) - floor

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arena.figures import drawing
 from ..arena.game import Game
 from ..line_styles import PALETTE
 from ..worlds import World, stochastic
-from .question import Figure, Question, Size, figure_files, game
+from .question import Figure, Question, Size, draw_figure, game
 from .result_lookup import Results
 from .verdict import Claim, Estimate, estimate
 
@@ -42,30 +43,17 @@ class Shapes(Question):
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
         """Draw regret against items and against positions."""
-        from matplotlib.ticker import LogLocator
 
-        for path, narrow in figure_files(folder, "shapes").items():
-            with drawing(path, across=2, narrow=narrow) as panels:
-                for panel, shapes, axis in zip(panels[0], (ITEMS, POSITIONS), (0, 1)):
-                    sizes = [shape[axis] for shape in shapes]
-                    regret = np.array([results[NAME, _stretched(*shape)].regret()[:, -1] for shape in shapes])
-                    error = regret.std(axis=1, ddof=1) / np.sqrt(regret.shape[1])
-                    panel.errorbar(sizes, regret.mean(axis=1), error, color=PALETTE[0], marker="o", markersize=3)
-                    power = 0.5 if axis == 0 else 1.0
-                    guide = regret[0].mean() * (np.array(sizes) / sizes[0]) ** power
-                    panel.plot(sizes, guide, "--", color="0.6", linewidth=1)
-                    panel.annotate("sqrt(n)" if axis == 0 else "m", (sizes[-1], guide[-1]), color="0.45", fontsize=7)
-                    panel.set(xscale="log", yscale="log", xticks=sizes, xticklabels=sizes)
-                    panel.minorticks_off()
-                    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-                    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-                    panel.set_xlabel("items, with 5 positions" if axis == 0 else "positions, with 40 items")
-                panels[0, 0].set_ylabel("regret")
+        def draw(panels: Any) -> None:
+            _draw(panels[0], results, [n for n, _ in ITEMS], ITEMS, 0.5, "sqrt(n)", "items, with 5 positions")
+            _draw(panels[1], results, [m for _, m in POSITIONS], POSITIONS, 1.0, "m", "positions, with 40 items")
+            panels[0].set_ylabel("regret")
+
         caption = (
             f"Regret after {size.short_rounds * 4:,} rounds, mean and standard error of {size.replications} "
             "replications. Dashed: growth like the bound of Theorem 1, from the first point."
         )
-        return [Figure("shapes", self.title, caption)]
+        return draw_figure(folder, Figure("shapes", self.title, caption), 2, draw)
 
     def claims(self, size: Size) -> Sequence[Claim]:
         """Return the exponents of n and m, of which the second one is halved."""
@@ -86,8 +74,30 @@ class Shapes(Question):
         )
 
 
-def _exponent(results: Results, shapes: tuple[tuple[int, int], ...], axis: int) -> Estimate:
+def _regret(results: Results, shapes: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+    """Return the regret (shapes, replications) after the last round."""
+    return np.array([results[NAME, _stretched(*shape)].regret()[:, -1] for shape in shapes])
+
+
+def _exponent(results: Results, shapes: Sequence[tuple[int, int]], axis: int) -> Estimate:
     """Estimate the exponent of the number of items (axis 0) or positions (axis 1) in the regret."""
-    regret = np.array([results[NAME, _stretched(*shape)].regret()[:, -1] for shape in shapes])
-    slopes = np.polyfit(np.log([shape[axis] for shape in shapes]), np.log(regret), 1)[0]
-    return estimate(slopes)
+    logarithms = np.log([shape[axis] for shape in shapes])
+    return estimate(np.polyfit(logarithms, np.log(_regret(results, shapes)), 1)[0])
+
+
+def _draw(
+    panel: Any, results: Results, sizes: list[int], shapes: Sequence[tuple[int, int]], power: float, guide: str, x: str
+) -> None:
+    from matplotlib.ticker import LogLocator
+
+    regret = _regret(results, shapes)
+    error = regret.std(axis=1, ddof=1) / np.sqrt(regret.shape[1])
+    panel.errorbar(sizes, regret.mean(axis=1), error, color=PALETTE[0], marker="o", markersize=3)
+    line = regret[0].mean() * (np.array(sizes) / sizes[0]) ** power
+    panel.plot(sizes, line, "--", color="0.6", linewidth=1)
+    panel.annotate(guide, (sizes[-1], line[-1]), color="0.45", fontsize=7)
+    panel.set(xscale="log", yscale="log", xticks=sizes, xticklabels=sizes)
+    panel.minorticks_off()
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    panel.set_xlabel(x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -35,38 +35,38 @@ class Estimate(NamedTuple):
         return f"{self.mean:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of testing one statement, with the evidence.
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement that is tested.
 
     Attributes
     ----------
     statement
-        The statement that was tested.
+        What is said.
     source
-        Where it is made: a section or theorem of the paper; it begins with "ours" for a statement that is not there.
-    outcome
-        Whether it holds.
-    measured
-        What was measured, with numbers and intervals.
+        Where it is said: a section or theorem of the paper; it begins with "ours" for a statement that is not there.
     rule
-        When the statement counts as true.
+        When it counts as true.
     figure
         The stem of the figure that shows it, or "".
-    remark
-        A sentence on how to read the outcome, or "".
     because
         Why it fails, in words: a sentence without numbers, or "".
     """
 
     statement: str
     source: str
-    outcome: Outcome
-    measured: str
     rule: str
     figure: str = ""
-    remark: str = ""
     because: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Statement):
+    """Whether a statement holds, what was measured, and a sentence on how to read it, or ""."""
+
+    outcome: Outcome
+    measured: str
+    remark: str = ""
 
 
 class Contrast(NamedTuple):
@@ -94,6 +94,7 @@ class Contrast(NamedTuple):
 Sample = ArrayLike | Contrast | Estimate
 #: Samples by label; where a policy is compared with several, those of one label by the name of the other policy.
 Measured = Mapping[str, Sample | Mapping[str, Sample]]
+Measure = Callable[["Results", "Size"], Measured]
 
 
 def estimate(values: ArrayLike | Contrast, level: float = 0.95) -> Estimate:
@@ -118,7 +119,7 @@ def estimate(values: ArrayLike | Contrast, level: float = 0.95) -> Estimate:
     variance = float(variances.sum())
     if variance == 0.0:
         return Estimate(mean, mean, mean)
-    freedom = variance**2 / sum(one**2 / (sample.size - 1) for one, (_, sample) in zip(variances, parts))
+    freedom = variance**2 / sum(part**2 / (sample.size - 1) for part, (_, sample) in zip(variances, parts))
     thirds = [weight**3 * ((sample - sample.mean()) ** 3).mean() / sample.size**2 for weight, sample in parts]
     skewness = sum(thirds) / variance**1.5  # of the distribution of the mean
     quantile = float(t.ppf(0.5 + 0.5 * level, freedom))
@@ -146,10 +147,10 @@ def judge(samples: Iterable[Sample], above: float = -np.inf, below: float = np.i
     'cannot be decided'
     """
     given = list(samples)
-    wide = [interval(one, 1.0 - 0.05 / len(given)) for one in given]
-    if any(one.high < above or one.low > below for one in wide):
+    wide = [interval(sample, 1.0 - 0.05 / len(given)) for sample in given]
+    if any(found.high < above or found.low > below for found in wide):
         return "fails"
-    inside = (above < one.low and one.high < below for one in map(interval, given))
+    inside = (above < found.low and found.high < below for found in map(interval, given))
     return "holds" if all(inside) else "cannot be decided"
 
 
@@ -159,13 +160,11 @@ def interval(sample: Sample, level: float = 0.95) -> Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A statement that is tested, as data: it holds if all that is measured lies between two limits.
+class Claim(Statement):
+    """A statement as data: it holds if all that is measured lies between two limits.
 
     Attributes
     ----------
-    statement, source, rule, figure, remark, because
-        As in :class:`Verdict`; ``remark`` may be a function of the results and the size.
     measure
         Returns samples of the results, by label.
     said
@@ -176,20 +175,17 @@ class Claim:
         The label of the sample that is judged, if the others are shown only.
     denied
         Whether the claim is that a policy is *not* ahead of all others: it holds if that fails under every label.
+    remark
+        A sentence on how to read the outcome, or a function of the results and the size that returns one.
     """
 
-    statement: str
-    source: str
-    rule: str
-    measure: Callable[[Results, Size], Measured]
+    measure: Measure
     said: str | Callable[[Mapping[str, Estimate], Results, Size], str]
-    figure: str = ""
     above: float = -np.inf
     below: float = np.inf
     only: str = ""
     denied: bool = False
     remark: str | Callable[[Results, Size], str] = ""
-    because: str = ""
 
 
 def judged(claim: Claim, results: Results, size: Size) -> Verdict:
@@ -207,15 +203,13 @@ def judged(claim: Claim, results: Results, size: Size) -> Verdict:
     for label, rival in strongest.items():
         if rival and not claim.denied and estimates[label].high < claim.above:
             ahead.setdefault(rival, []).append(label)
+    said = claim.said(estimates, results, size) if callable(claim.said) else _said(claim.said, estimates, strongest)
     return Verdict(
-        claim.statement,
-        claim.source,
-        outcome,
-        claim.said(estimates, results, size) if callable(claim.said) else _said(claim.said, estimates, strongest),
-        claim.rule,
-        claim.figure,
-        claim.remark(results, size) if callable(claim.remark) else claim.remark,
-        claim.because or who_is_ahead(ahead),
+        **{field.name: getattr(claim, field.name) for field in fields(Statement)}
+        | {"because": claim.because or who_is_ahead(ahead)},
+        outcome=outcome,
+        measured=said,
+        remark=claim.remark(results, size) if callable(claim.remark) else claim.remark,
     )
 
 
@@ -228,8 +222,8 @@ def _opposite(outcomes: Set[Outcome]) -> Outcome:
 
 def _said(said: str, estimates: Mapping[str, Estimate], strongest: Mapping[str, str]) -> str:
     parts = (
-        (f"{label}: " if label else "") + str(one) + (f" over {strongest[label]}" if strongest[label] else "")
-        for label, one in estimates.items()
+        (f"{label}: " if label else "") + str(found) + (f" over {strongest[label]}" if strongest[label] else "")
+        for label, found in estimates.items()
     )
     return f"{said}: {'; '.join(parts)}"
 
