@@ -53,7 +53,7 @@ bench: $(VENV)/.bench ## measure speed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-serve: $(VENV)/.dev ## measure the service under load, on SQLite and on PostgreSQL
-	$(BIN)/python -m benchmarks serving latency $(ARGS)
+	$(BIN)/python -m benchmarks serving $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

@@ -23,7 +23,6 @@ DEFAULT = {
     "rounds": "ftrl_round",
     "policies": "policy_rounds",
     "sampling": "ranking_draw",
-    "batches": "leader_batch",
     "growth": "catalogue_growth",
     "fitting": "model_fit",
     "start": "startup_time",
@@ -33,10 +32,8 @@ ON_REQUEST = {  # these take minutes; the service needs the extra "service", "sw
     "all-weather": "all_weather",
     "context": "context",
     "serving": "service_load",
-    "latency": "service_latency",
     "changes": "changing_items",
     "exclusions": "excluded_items",
-    "intervals": "leader_interval",
     "sweeps": "sweep_engines",
 }
 BENCHMARKS = DEFAULT | ON_REQUEST

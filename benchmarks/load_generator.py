@@ -1,15 +1,14 @@
-"""``python -m benchmarks.load_generator``: an HTTP load generator, run in its own process.
+"""``python -m benchmarks.load_generator``: an HTTP load generator, run in its own process, on the last processor.
 
 In an open loop, requests are sent at random times (a Poisson process), whether or not earlier ones have been answered.
 Latency is measured from the time a request was due, so that a stall counts for every request that waited behind it. In
 a closed loop, every connection sends its next request when the last one is answered, which measures the throughput.
 
 Reads a JSON object from standard input: host, port, requests (a list of [path, body], sent in turn; $n in a body is
-replaced by the number of the request), rate (per second; null for a closed loop), seconds, connections, keep (whether
-to return the response bodies), feedback_rate (in an open loop, feedback per second on lists that were answered before;
-0 for none), warmup (seconds at the start that are not measured), cpus (those that this process may use; null for all).
-Writes a JSON object to standard output; "feedback" has the latencies of feedback, and "sent_late_p99" is by how much
-this process itself was late to send, which is part of all latencies.
+replaced by the number of the request), rate (per second; null for a closed loop), seconds, connections, feedback_rate
+(in an open loop, feedback per second on lists that were answered before), warmup (seconds at the start that are not
+measured). Writes a JSON object to standard output; "feedback" has the latencies of feedback, and "sent_late_p99" is by
+how much this process itself was late to send, which is part of all latencies.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Load:
     """Sends the requests and measures their latencies."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
+        self._options, self._feedback_rate = options, options.get("feedback_rate", 0.0)
         self._host = f"{options['host']}:{options['port']}".encode()
         self._requests = _numbered(self._host, options["requests"])
         self._idle: deque[Connection] = deque()
@@ -73,7 +72,6 @@ class Load:
         self._seconds: list[float] = []
         self._feedback_seconds: list[float] = []
         self._sent_late: list[float] = []
-        self._answers: list[str] = []
         self._failed = 0
         self.lost, self.over = 0, False
 
@@ -83,8 +81,7 @@ class Load:
         for _ in range(options["connections"]):
             _, connection = await loop.create_connection(lambda: Connection(self), options["host"], options["port"])
             self._idle.append(connection)
-        warmup = options.get("warmup", 0.0)
-        started = self._measured_from = time.perf_counter() + warmup
+        started = self._measured_from = time.perf_counter() + options.get("warmup", 0.0)
         self._end = started + options["seconds"]
         await (self._closed() if options["rate"] is None else self._open(options["rate"]))
         taken = time.perf_counter() - started
@@ -95,7 +92,6 @@ class Load:
             "sent_late_p99": _summary(self._sent_late, taken)["p99"],
             "failed": self._failed,
             "lost": self.lost,
-            "answers": self._answers,
         }
 
     async def _closed(self) -> None:
@@ -107,8 +103,7 @@ class Load:
 
     async def _open(self, rate: float) -> None:
         # Two Poisson processes are one of the sum of their rates, whose points are divided at random.
-        feedback_rate = self._options.get("feedback_rate", 0.0)
-        both = rate + feedback_rate
+        both = rate + self._feedback_rate
         rng, due, sent = random.Random(1), time.perf_counter(), 0
         while due < self._end:
             due += rng.expovariate(both)
@@ -119,7 +114,7 @@ class Load:
                 await asyncio.sleep(0)
             if due >= self._measured_from:
                 self._sent_late.append(max(0.0, time.perf_counter() - due))
-            is_feedback = rng.random() * both < feedback_rate
+            is_feedback = rng.random() * both < self._feedback_rate
             if self._idle:
                 self._send(self._idle.popleft(), due, is_feedback)
             else:
@@ -142,10 +137,8 @@ class Load:
             kind = self._feedback_seconds if connection.is_feedback else self._seconds
             kind.append(time.perf_counter() - due)
         self._failed += status != 200
-        if self._options.get("feedback_rate") and not connection.is_feedback and status == 200:
+        if self._feedback_rate and not connection.is_feedback and status == 200:
             self._shown.append(body)
-        if self._options["keep"]:
-            self._answers.append(body.decode())
         if self._options["rate"] is None:
             if time.perf_counter() < self._end:
                 connection.send(next(self._requests), time.perf_counter())
@@ -183,17 +176,10 @@ def _summary(seconds: list[float], taken: float) -> dict[str, Any]:
 
 def main() -> None:
     """Read the options from standard input, run, and write the result to standard output."""
-    options = json.load(sys.stdin)
-    if options.get("cpus") and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, options["cpus"])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
     gc.disable()  # a pause of this process would be measured as one of the service
-    try:
-        import uvloop
-
-        result = uvloop.run(Load(options).run())
-    except ImportError:
-        result = asyncio.run(Load(options).run())
-    json.dump(result, sys.stdout)
+    json.dump(asyncio.run(Load(json.load(sys.stdin)).run()), sys.stdout)
 
 
 if __name__ == "__main__":

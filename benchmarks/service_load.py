@@ -1,4 +1,9 @@
-"""The service under load: throughput, latency, durability, restart and memory; the load comes from the same machine."""
+"""The service under load, on SQLite and on PostgreSQL: ranking and feedback in one open loop, then at full throughput.
+
+The load comes from a process of its own on the same machine. Set ``BOTHWORLDS_BENCH_AGAINST`` to the folder of another
+checkout to measure its service as well, in turn with this one: on a shared machine, only figures of the same minutes
+can be compared.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,11 +25,13 @@ from typing import Any
 
 from .measurement import Measurement
 
-SECONDS = 8.0
-CONNECTIONS = 128
-BATCH = 20  # events in one call of feedback
-ITEMS, SLOTS, SURFACES = 20, 5, 50
-SETTLED = 1_000_000
+RANKS, FEEDBACK = 3000, 1000  # per second
+SECONDS, WARMUP = 8.0, 2.0
+CONNECTIONS = 64
+ROUNDS = 3  # of each service, in turn
+ITEMS, SLOTS = 20, 5
+CATALOGUES = {1_000: 10, 20_000: 10}  # items and slots of larger surfaces
+TARGETS = {"SQLite": 5, "PostgreSQL": 20}  # milliseconds, of the p99 of rank
 SERVE = (sys.executable, "-m", "bothworlds", "serve")
 
 
@@ -42,9 +50,9 @@ class ServiceProcess:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"null")
 
-    def load(self, requests: Sequence[tuple[str, str]], rate: float | None, *, keep: bool = False, **more: Any) -> Any:
-        """Run the load generator in another process; return its result."""
-        order = {"host": self.host, "port": self.port, "requests": requests, "rate": rate, "keep": keep}
+    def load(self, requests: Sequence[tuple[str, str]], rate: float | None, **more: Any) -> Any:
+        """Run the load generator in another process, whose docstring has the options; return its result."""
+        order = {"host": self.host, "port": self.port, "requests": requests, "rate": rate}
         order |= {"seconds": SECONDS, "connections": CONNECTIONS} | more
         command = [sys.executable, "-m", "benchmarks.load_generator"]
         return json.loads(
@@ -56,14 +64,14 @@ class ServiceProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
-    def cpu_seconds(self, *, postgres: bool = False) -> float:
-        """Return the processor time of the process and its workers so far; with that of PostgreSQL on this machine."""
+    def cpu_seconds(self) -> float:
+        """Return the processor time so far of the process and its workers, and of PostgreSQL on this machine."""
         ticks = 0
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 name, _, fields = (folder / "stat").read_text().partition("(")[2].rpartition(")")
                 values = fields.split()
-                if self.process.pid in (int(folder.name), int(values[1])) or (postgres and name == "postgres"):
+                if self.process.pid in (int(folder.name), int(values[1])) or name == "postgres":
                     ticks += int(values[11]) + int(values[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -74,9 +82,9 @@ def running(*options: str, command: Sequence[str] = SERVE, checkout: str | None 
 
     ``checkout`` is the folder of another checkout whose service is started.
     """
-    environment = (
-        os.environ if checkout is None else {**os.environ, "PYTHONPATH": str(Path(checkout).resolve() / "src")}
-    )
+    environment = dict(os.environ)
+    if checkout is not None:
+        environment["PYTHONPATH"] = str(Path(checkout).resolve() / "src")
     process = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     )
@@ -90,94 +98,6 @@ def running(*options: str, command: Sequence[str] = SERVE, checkout: str | None 
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         process.stdout.close()
-
-
-def rank_requests(run: str) -> list[tuple[str, str]]:
-    """Return a rank request with a new request id each time it is sent."""
-    return [("/v1/surfaces/home/rank", json.dumps({"request_id": f"{run}-$n-{time.time_ns()}"}))]
-
-
-def create_surface(service: ServiceProcess, surface: str = "home", items: int = ITEMS, slots: int = SLOTS) -> None:
-    """Create a surface, and send the first requests, which solve its policy."""
-    service.call("PUT", f"/v1/surfaces/{surface}", {"slots": slots, "items": [f"item-{k}" for k in range(items)]})
-    for k in range(10):  # each on a new connection, so that every worker has loaded the surface
-        service.call("POST", f"/v1/surfaces/{surface}/rank", {"request_id": f"first-{k}"})
-
-
-def ranking(service: ServiceProcess, seconds: float = SECONDS) -> tuple[Any, Any]:
-    """Return the load at full throughput, and at half of it: of three runs, the one with the median p99."""
-    full = service.load(rank_requests("most"), None, seconds=seconds)
-    rate = full["per_second"] / 2
-    halves = [service.load(rank_requests(f"half-{k}"), rate, seconds=seconds) for k in range(3)]
-    return full, sorted(halves, key=lambda half: half["p99"])[1]
-
-
-def feedback(service: ServiceProcess, seconds: float = SECONDS) -> tuple[Any, Any]:
-    """Return the load of durable feedback at full throughput, and at half of it; every event is sent once."""
-    bodies = service.load(rank_requests("shown"), None, keep=True, seconds=2 * seconds)["answers"]
-    events = [_final_feedback(json.loads(body), k) for k, body in enumerate(bodies)]
-    batches = [json.dumps({"events": events[k : k + BATCH]}) for k in range(0, len(events), BATCH)]
-    middle = len(batches) // 2
-    first, second = ([("/v1/feedback", body) for body in part] for part in (batches[:middle], batches[middle:]))
-    full = service.load(first, None, seconds=min(seconds, len(first) / 1000), connections=8)
-    rate = full["per_second"] / 2
-    half = service.load(second, rate, seconds=min(seconds, len(second) / rate), connections=8)
-    return full, half
-
-
-def _final_feedback(ranked: dict[str, Any], k: int) -> dict[str, Any]:
-    clicks = [k % SLOTS] if k % 3 == 0 else []
-    return {"event_id": ranked["event_id"], "token": ranked["token"], "clicks": clicks, "final": True}
-
-
-def click_to_policy(service: ServiceProcess, tries: int = 5) -> float:
-    """Return the median seconds from the acknowledgement of a click to a list from a newer policy."""
-    taken = []
-    for k in range(tries):
-        shown = service.call("POST", "/v1/surfaces/home/rank", {"request_id": f"click-{k}-{time.time_ns()}"})
-        service.call("POST", "/v1/feedback", {"events": [_final_feedback(shown, 0)]})
-        started, policy_id = time.perf_counter(), shown["policy_id"]
-        while policy_id == shown["policy_id"] and time.perf_counter() - started < 10:
-            time.sleep(0.005)
-            body = {"request_id": f"changed-{time.time_ns()}"}
-            policy_id = service.call("POST", "/v1/surfaces/home/rank", body)["policy_id"]
-        taken.append(time.perf_counter() - started)
-    return sorted(taken)[tries // 2]
-
-
-def memory(service: ServiceProcess) -> float:
-    """Return the resident memory in MB with many surfaces that all have served a list."""
-    for k in range(SURFACES):
-        create_surface(service, f"surface-{k}")
-    return service.memory()
-
-
-def restart(store: str, command: Sequence[str] = SERVE) -> float:
-    """Return the seconds from the start of the process until /readyz responds."""
-    started = time.perf_counter()
-    with running("--store", store, "--port", "0", command=command) as service:
-        while True:
-            with contextlib.suppress(OSError):
-                service.call("GET", "/readyz")
-                return time.perf_counter() - started
-            time.sleep(0.01)
-
-
-def import_settled_events(address: str, count: int) -> None:
-    """Import this many settled events into a store."""
-    from bothworlds.serve.model import Event
-    from bothworlds.serve.stores import open_store
-
-    with contextlib.closing(open_store(address)) as store:
-        surface, now = store.surfaces()[0], time.time_ns() // 1_000_000
-        shared = {"surface_id": surface.id, "segment": "", "arm": "learner", "policy_id": "bench"}
-        times = {"expires_at": now, "late_until": now, "settled_at": now, "settled_by": "import"}
-        lists = [tuple((k + slot) % ITEMS for slot in range(SLOTS)) for k in range(ITEMS)]
-        fields = {**shared, **times, "p": (0.25,) * SLOTS, "learn": 2**SLOTS - 1}
-        store.import_events(
-            Event(id=k.to_bytes(16), created_at=now - k, items=lists[k % ITEMS], clicks=k % 8, **fields)
-            for k in range(count)
-        )
 
 
 @contextlib.contextmanager
@@ -195,57 +115,96 @@ def postgres() -> Iterator[str]:
         server.cleanup()
 
 
-def embedded() -> dict[str, Any]:
-    """Measure one process with a SQLite file."""
-    results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        store = str(Path(folder) / "bench.db")
-        with running("--store", store, "--port", "0") as service:
-            create_surface(service)
-            results["rank"], results["rank at half load"] = ranking(service)
-            results["feedback"], results["feedback at half load"] = feedback(service)
-            results["changed"] = click_to_policy(service)
-            results["memory"] = memory(service)
-        import_settled_events(store, SETTLED)
-        results["restart"] = restart(store)
-    return results
+def rank_requests(run: str) -> list[tuple[str, str]]:
+    """Return a rank request with a new request id each time it is sent."""
+    return [("/v1/surfaces/home/rank", json.dumps({"request_id": f"{run}-$n-{time.time_ns()}"}))]
+
+
+def create_surface(service: ServiceProcess, items: int = ITEMS, slots: int = SLOTS) -> None:
+    """Create a surface, and send the first requests, which solve its policy."""
+    service.call("PUT", "/v1/surfaces/home", {"slots": slots, "items": [f"item-{k}" for k in range(items)]})
+    for k in range(10):  # each on a new connection, so that every worker has loaded the surface
+        service.call("POST", "/v1/surfaces/home/rank", {"request_id": f"first-{k}"})
+
+
+def beside_feedback(service: ServiceProcess, ranks: float, feedback: float, seconds: float) -> dict[str, Any]:
+    """Return the latencies of ranking and feedback at these rates, and the processor time of a request in seconds."""
+    before = service.cpu_seconds()
+    found: dict[str, Any] = service.load(
+        rank_requests("mixed"), ranks, seconds=seconds, warmup=WARMUP, feedback_rate=feedback
+    )
+    return found | {"cpu": (service.cpu_seconds() - before) / ((ranks + feedback) * (seconds + WARMUP))}
+
+
+def click_to_policy(service: ServiceProcess) -> float:
+    """Return the seconds from the acknowledgement of a click to a list from a newer policy."""
+    shown = service.call("POST", "/v1/surfaces/home/rank", {"request_id": f"click-{time.time_ns()}"})
+    event = {"event_id": shown["event_id"], "token": shown["token"], "clicks": [0], "final": True}
+    service.call("POST", "/v1/feedback", {"events": [event]})
+    started, policy_id = time.perf_counter(), shown["policy_id"]
+    while policy_id == shown["policy_id"] and time.perf_counter() - started < 10:
+        time.sleep(0.005)
+        body = {"request_id": f"changed-{time.time_ns()}"}
+        policy_id = service.call("POST", "/v1/surfaces/home/rank", body)["policy_id"]
+    return time.perf_counter() - started
+
+
+def one_load(store: str, checkout: str | None, items: int = ITEMS, slots: int = SLOTS) -> dict[str, Any]:
+    """Start a service of a checkout (None: this one) with an empty store, and return its figures under load."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        address = str(Path(folder) / "bench.db") if store == "SQLite" else stack.enter_context(postgres())
+        workers = () if store == "SQLite" else ("--workers", "2")
+        service = stack.enter_context(running("--store", address, "--port", "0", *workers, checkout=checkout))
+        create_surface(service, items, slots)
+        found = beside_feedback(service, RANKS, FEEDBACK, SECONDS)
+        most = service.load(rank_requests("most"), None)["per_second"]
+        return found | {"changed": click_to_policy(service), "most": most, "memory": service.memory()}
 
 
 def measure() -> Measurement:
-    """Return a table of the measured figures beside their targets and those of similar services."""
-    results = embedded()
-    with postgres() as store, running("--store", store, "--port", "0", "--workers", "2") as service:
-        create_surface(service)
-        results["shared"], results["shared at half load"] = ranking(service)
-    loads = {name: load for name, load in results.items() if isinstance(load, dict)}
-    errors = {name: (load["failed"], load["lost"]) for name, load in loads.items() if load["failed"] or load["lost"]}
+    """Return latencies, throughput, and the processor time of a request, by store and checkout."""
+    against = os.environ.get("BOTHWORLDS_BENCH_AGAINST")
+    checkouts = {"this checkout": None} | ({"the other checkout": against} if against else {})
+    rows = []
+    for store, target in TARGETS.items():
+        loads: dict[str, list[Any]] = {name: [] for name in checkouts}
+        for _ in range(ROUNDS):
+            for name, folder in checkouts.items():
+                loads[name].append(one_load(store, folder))
+        rows += [_row(f"{store}, {name}", target, found) for name, found in loads.items()]
+    for items, slots in CATALOGUES.items():
+        found = [one_load("SQLite", None, items, slots) for _ in range(ROUNDS)]
+        rows.append(_row(f"SQLite, {items:,} items, {slots} slots", TARGETS["SQLite"], found))
     notes = [
-        f"{ITEMS} items, {SLOTS} slots, {CONNECTIONS} connections; feedback in calls of {BATCH} events.",
-        f"Failed requests, lost connections: {errors or 'none'}.",
+        f"{RANKS} rank requests and {FEEDBACK} feedback events a second at random times, measured from when each was"
+        f" due; {CONNECTIONS} connections, {SECONDS:g} s after {WARMUP:g} s that are not measured.",
+        f"Each figure is the median of {ROUNDS} runs; in brackets the least and the largest.",
+        "The client is a process of its own on the last processor. 'Client late': by how much it sent late itself.",
+        f"{ITEMS} items and {SLOTS} slots unless stated. 'Changed': from a click to a list from a newer policy.",
+        "Processor time: of the service and of a database, per request. 'Most': rank requests in a closed loop.",
     ]
-    return Measurement("The service under load, load generator on the same machine", list(_table(results)), notes)
+    return Measurement("Ranking beside feedback, open loop", rows, notes)
 
 
-def _table(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    rank, shared = (f"{results[name]['per_second']:,.0f}" for name in ("rank", "shared"))
-    half, shared_half = (_times(results[f"{name} at half load"]) for name in ("rank", "shared"))
-    waited = results["feedback at half load"]["p99"] * 1000
-    durable = f"{results['feedback']['per_second'] * BATCH:,.0f}, p99 {waited:.1f} ms"
-    yield _row("rank requests/s, one process, embedded", "6,000", rank, "metarank about 1,200 in its own log")
-    yield _row("rank requests/s, 2 workers + PostgreSQL", "10,000", shared, "BanditDB claims 10k on 4 cores")
-    yield _row("rank p50 / p99 at half load, open loop", "1 / 5 ms", half, "metarank 10-30 ms")
-    yield _row("the same, 2 workers + PostgreSQL", "-", shared_half, "-")
-    yield _row("durable feedback events/s", "5,000, p99 20 ms", durable, "-")
-    yield _row("click to changed policy", "1 s", f"{results['changed']:.2f} s", "GrowthBook 15 min")
-    yield _row("restart to ready with 1M settled events", "2 s", f"{results['restart']:.1f} s", "-")
-    yield _row(
-        "resident memory, 50 surfaces", "150 MB plus Numba", f"{results['memory']:.0f} MB", "metarank about 1.3 GB"
-    )
+def _row(name: str, target: int, loads: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    feedback = [load["feedback"] for load in loads]
+    return {
+        "service": name,
+        "rank p50 ms": _spread(loads, "p50"),
+        "rank p99 ms": f"{_spread(loads, 'p99')}; target {target}",
+        "rank p99.9 ms": _spread(loads, "p99.9"),
+        "feedback p50 ms": _spread(feedback, "p50"),
+        "feedback p99 ms": _spread(feedback, "p99"),
+        "changed s": f"{statistics.median(load['changed'] for load in loads):.1f}",
+        "most/s": f"{statistics.median(load['most'] for load in loads):,.0f}",
+        "processor µs": f"{1e6 * statistics.median(load['cpu'] for load in loads):.0f}",
+        "MB": f"{statistics.median(load['memory'] for load in loads):.0f}",
+        "client late p99 ms": _spread(loads, "sent_late_p99"),
+        "failed": sum(load["failed"] + load["lost"] for load in loads),
+    }
 
 
-def _row(figure: str, target: str, measured: str, peer: str) -> dict[str, Any]:
-    return {"figure": figure, "target": target, "measured": measured, "peer": peer}
-
-
-def _times(load: dict[str, Any]) -> str:
-    return f"{load['p50'] * 1000:.1f} / {load['p99'] * 1000:.1f} ms"
+def _spread(loads: Sequence[dict[str, Any]], key: str) -> str:
+    values = sorted(1000 * load[key] for load in loads)
+    return f"{statistics.median(values):.1f} ({values[0]:.1f} to {values[-1]:.1f})"
