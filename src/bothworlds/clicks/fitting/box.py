@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ SNAP = 1e-9  # a value as near to 0 or 1 is at the bound
 ROUNDS = 6
 SMALL = 1e-8  # predicted gain, in nats, at which the last round ends
 ENOUGH = 1e-3  # predicted gain of a fit that has converged
-DISAGREEMENT = 1e-3  # nats between two starts that are reported
 
 Objective = Callable[[Floats], tuple[float, Floats]]  # value and derivatives
 
@@ -29,6 +28,7 @@ class Maximum(NamedTuple):
     steps: int
     converged: bool
     gain: float  # half the squared derivatives in standard errors: what a Newton step gains if curvature is binomial
+    starts: tuple[float, ...] = ()  # the values that all starts reached
 
 
 def maximise(
@@ -61,6 +61,12 @@ def maximise(
     return Maximum(x, value, steps, gain < ENOUGH, gain)
 
 
+def best_of(climb: Callable[[Floats], Maximum], starts: Iterable[Floats]) -> Maximum:
+    """Return the highest maximum that ``climb`` reaches from some starts."""
+    reached = [climb(start) for start in starts]
+    return max(reached, key=lambda one: one.value)._replace(starts=tuple(one.value for one in reached))
+
+
 def _placed(x: Floats, free: NDArray[np.bool_], values: Floats) -> Floats:
     moved = x.copy()
     moved[free] = values
@@ -69,17 +75,3 @@ def _placed(x: Floats, free: NDArray[np.bool_], values: Floats) -> Floats:
 
 def _inside(x: Floats, free: NDArray[np.bool_]) -> Floats:
     return np.where(free, np.clip(x, INSIDE, 1.0 - INSIDE), x)
-
-
-def starts_disagree(values: tuple[float, ...]) -> tuple[str, ...]:
-    """Return a warning if starts have ended at different maxima."""
-    apart = max(values) - min(values)
-    return (f"{len(values)} starts ended {apart:.3g} nats apart; the best of them is reported.",) * (
-        apart > DISAGREEMENT
-    )
-
-
-def not_converged(best: Maximum) -> tuple[str, ...]:
-    """Return a warning if a fit has not converged."""
-    sentence = f"The fit did not converge in {best.steps} steps; a further one may gain {best.gain:.2g} nats."
-    return () if best.converged else (sentence,)

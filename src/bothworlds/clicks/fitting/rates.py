@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, xlog1py, xlogy
+from scipy.special import xlog1py, xlogy
 
-from ...kernels import Floats
 from ..counts import Counts
-from ..model.model import ClickModel, Estimates, Z, without_intervals
+from ..model.model import ClickModel
 from .design import design_of_counts
-
-DROP = -np.log(0.05)  # one-sided limits are where the likelihood is a twentieth of its maximum, as in Clopper-Pearson
-
-
-def binomial_estimates(rate: Floats, trials: Floats, intervals: bool = True) -> Estimates:
-    """Return rates with binomial standard errors, intervals on the scale of log-odds, one-sided ones at 0 and 1."""
-    if not intervals:
-        return without_intervals(rate)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.sqrt(rate * (1.0 - rate) / trials)
-        odds, width = np.log(rate / (1.0 - rate)), Z / np.sqrt(trials * rate * (1.0 - rate))
-        low, high = expit(odds - width), expit(odds + width)
-        reach = np.minimum(DROP / trials, 1.0)
-    low, high = np.where(rate == 0.0, 0.0, low), np.where(rate == 0.0, reach, high)
-    low, high = np.where(rate == 1.0, 1.0 - reach, low), np.where(rate == 1.0, 1.0, high)
-    inside = (rate > 0.0) & (rate < 1.0)
-    return Estimates(rate, np.where(inside, error, np.nan), low, high)
+from .intervals import binomial_estimates
 
 
 def fit_rates(counts: Counts, name: str, prior: float, intervals: bool) -> ClickModel:

@@ -11,23 +11,23 @@ elsewhere. If all items have one click rate at the first position, the one at wh
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.special import xlogy
 
 from ...kernels import Floats
 from ..counts import Counts
 from ..model.model import ClickModel, Estimates, Z, without_intervals
-from .box import maximise, not_converged, starts_disagree
+from .box import best_of, maximise
 from .design import Design, design_of_counts
+from .intervals import standard_errors
 from .log_linear import fit_position_based
+from .warnings import box_warnings, trust_warnings
 
 STARTS = 4
 INSIDE = 1e-3  # distance of a start from 0 and 1
-DETERMINED = 1e-8  # share of the information on a parameter that must not be shared with the others
 SPREAD = 1e-6  # least difference of click rates at a position that attraction can refer to
-RIDGE = 1e-11  # added to the information, relative to its diagonal
+EDGE = 1e-7  # click rates as near to 0 or 1 are at the bound
 
 
 def fit_trust(counts: Counts, prior: float, intervals: bool, seed: int, starts: int = STARTS) -> ClickModel:
@@ -36,19 +36,14 @@ def fit_trust(counts: Counts, prior: float, intervals: bool, seed: int, starts: 
     n, m = len(design.items), len(counts.positions)
     mean = design.clicked.sum() / design.shown.sum()
     shown, clicked = design.shown + prior, design.clicked + prior * mean
-    rng, first = np.random.default_rng(seed), _position_based(counts, prior)
     trials = 1.0 + np.concatenate([np.bincount(design.row, shown, n), *[_at(design, shown, m)] * 2])
-    reached = []
-    for k in range(starts):
+    rng, at = np.random.default_rng(seed), [_position_based(counts, prior)]
+    for _ in range(starts - 1):
         low = rng.uniform(0.05, 0.3, m)
-        start = np.concatenate([rng.uniform(0.1, 0.9, n), low + rng.uniform(0.2, 0.6, m), low]) if k else first
-        reached.append(
-            maximise(lambda x: likelihood(design, shown, clicked, x), start, trials, np.zeros(n + 2 * m, bool))
-        )
-    best = max(reached, key=lambda one: one.value)
-    values = tuple(one.value for one in reached)
+        at.append(np.concatenate([rng.uniform(0.1, 0.9, n), low + rng.uniform(0.2, 0.6, m), low]))
+    free = np.zeros(n + 2 * m, bool)
+    best = best_of(lambda x: maximise(lambda y: likelihood(design, shown, clicked, y), x, trials, free), at)
     attraction, slope, offset, identified = _normal_form(design, shown, clicked, best.x, intervals)
-    lost = "Not identified: the log does not show items of different attraction at every pair of positions."
     labels = tuple(map(str, counts.positions))
     return ClickModel(
         model="trust",
@@ -66,8 +61,8 @@ def fit_trust(counts: Counts, prior: float, intervals: bool, seed: int, starts: 
         converged=best.converged,
         gain=best.gain,
         identified=identified,
-        starts=values,
-        warnings=(*not_converged(best), *starts_disagree(values), *([] if identified else [lost])),
+        starts=best.starts,
+        warnings=(*box_warnings(best), *trust_warnings(identified)),
         origin=counts.origin,
     )
 
@@ -118,55 +113,24 @@ def _normal_form(
     offsets = low - slopes * low[first]
     slopes[first], offsets[first] = 1.0, 0.0
     gamma = low[first] + x[:n] * (high[first] - low[first])
-    variance, diagonal, free = _variances(design, shown, clicked, first, gamma, slopes, offsets)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        identified = bool((1.0 / (variance * diagonal) > DETERMINED)[free].all())
-    error = np.where(free, np.sqrt(variance), np.nan) if identified and intervals else np.full(variance.size, np.nan)
-    a, b = (np.insert(part, first, 0.0) for part in (error[n : n + m - 1], error[n + m - 1 :]))
+    row, k = design.row, design.columns[:, 0]
+    p = np.clip(gamma[row] * slopes[k] + offsets[k], 0.0, 1.0)
+    at_bound = (p <= EDGE) | (p >= 1.0 - EDGE)
+    cells = np.tile(np.arange(p.size), 3), np.concatenate([row, n + k, n + m + k])
+    moves = coo_array((np.concatenate([slopes[k], gamma[row], np.ones(p.size)]), cells), (p.size, n + 2 * m))
+    weight = np.divide(shown, p * (1.0 - p), where=~at_bound, out=np.zeros(p.size))
+    information = csr_array(moves.T @ diags_array(weight) @ moves)
+    others = np.arange(m) != first
+    free = np.concatenate([seen & (np.bincount(row, at_bound, n) == 0.0), others, others])
+    found = standard_errors(information, 2 * m, free)
+    identified = found is None or bool(found[1][free].all())
+    error = found[0] if found is not None and identified and intervals else np.full(free.size, np.nan)
+    error[n + first], error[n + m + first] = 0.0, 0.0
     return (
         _symmetric(np.where(seen, gamma, np.nan), error[:n], 0.0, 1.0),
-        _symmetric(slopes, a, -np.inf, np.inf),
-        _symmetric(offsets, b, -np.inf, np.inf),
+        _symmetric(slopes, error[n : n + m], -np.inf, np.inf),
+        _symmetric(offsets, error[n + m :], -np.inf, np.inf),
         identified,
-    )
-
-
-def _variances(
-    design: Design, shown: Floats, clicked: Floats, first: int, gamma: Floats, slopes: Floats, offsets: Floats
-) -> tuple[Floats, Floats, Any]:
-    """Variances of attraction and then of slopes and offsets of all positions but the first; their information; and
-    which attractions are inside the bounds, with all others."""
-    n, m, k = gamma.size, slopes.size, design.columns[:, 0]
-    g, others = gamma[design.row], np.arange(m) != first
-    p = np.clip(g * slopes[k] + offsets[k], 0.0, 1.0)
-    missed = shown - clicked
-    pull = _ratio(clicked, p) - _ratio(missed, 1.0 - p)
-    weight = _ratio(clicked, p**2) + _ratio(missed, (1.0 - p) ** 2)
-    own = np.bincount(design.row, weight * slopes[k] ** 2, n)
-    border, place = np.zeros((n, 2 * m)), (design.row, k)
-    np.add.at(border, place, weight * slopes[k] * g - pull)
-    np.add.at(border, (design.row, m + k), weight * slopes[k])
-    parts = [np.diag(_at(design, weight * part, m)) for part in (g**2, g, np.ones_like(g))]
-    kept = np.concatenate([others, others])
-    border, corner = border[:, kept], np.block([[parts[0], parts[1]], [parts[1], parts[2]]])[np.ix_(kept, kept)]
-    outside = np.bincount(design.row, (p <= 1e-7) | (p >= 1.0 - 1e-7), n) > 0.0
-    inside = (design.row_counts[0] > 0) & ~outside
-    diagonal = np.concatenate([own, corner.diagonal()])
-    ridged = diagonal + RIDGE * np.abs(diagonal)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.where(inside, 1.0 / ridged[:n], 0.0)
-    schur = corner + np.diag(ridged[n:] - diagonal[n:]) - border.T @ (inverse[:, None] * border)
-    free = np.concatenate([inside, np.ones(2 * (m - 1), bool)])
-    try:
-        np.linalg.cholesky(schur)
-        covariance = np.linalg.inv(schur)
-    except np.linalg.LinAlgError:
-        return np.full(free.size, np.inf), diagonal, free
-    moved = inverse[:, None] * border
-    return (
-        np.concatenate([inverse + np.einsum("is,st,it->i", moved, covariance, moved), covariance.diagonal()]),
-        diagonal,
-        free,
     )
 
 

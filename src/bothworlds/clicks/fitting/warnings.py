@@ -1,8 +1,9 @@
-"""Warnings about a log-linear fit: convergence, identification, noise, the order of positions, items at the limit."""
+"""Warnings about fits: convergence, starts, identification, noise, the order of positions, items at the limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,9 @@ from scipy.special import ndtri
 
 from ...kernels import Ints
 from ..model.model import ClickModel
+from .box import Maximum
 
+DISAGREEMENT = 1e-3  # nats between two starts that are reported
 NOISE = 0.25  # if the typical standard error of log examination is larger, a curve is called noise
 
 
@@ -45,6 +48,47 @@ def browsing_warnings(model: ClickModel, shown: Ints) -> tuple[str, ...]:
     elif not model.identified and not lost:
         sentences.append("Not identified: some columns are connected only by items that were clicked every time.")
     return tuple(sentences)
+
+
+def box_warnings(best: Maximum) -> tuple[str, ...]:
+    """Return warnings if a fit has not converged, or if its starts have ended at different maxima."""
+    apart, sentences = max(best.starts) - min(best.starts), []
+    if not best.converged:
+        sentences.append(
+            f"The fit did not converge in {best.steps} steps; a further one may gain {best.gain:.2g} nats."
+        )
+    if apart > DISAGREEMENT:
+        sentences.append(f"{len(best.starts)} starts ended {apart:.3g} nats apart; the best of them is reported.")
+    return tuple(sentences)
+
+
+def undetermined(found: tuple[Any, NDArray[np.bool_]] | None, free: NDArray[np.bool_], known: int) -> tuple[str, ...]:
+    """Return a warning about free parameters of a chain that are not determined, of so many that have values."""
+    if found is None:
+        return ("A query has too many parameters for standard errors: no intervals, and no test of identification.",)
+    lost = int((free & ~found[1]).sum())
+    if not lost:
+        return ()
+    return (
+        f"Not identified: {lost:,} of {known:,} parameters cannot be distinguished from others and have no intervals; "
+        "their values are one choice of many.",
+    )
+
+
+def trust_warnings(identified: bool) -> tuple[str, ...]:
+    """Return a warning if the affine position-based model is not identified."""
+    lost = "Not identified: the log does not show items of different attraction at every pair of positions."
+    return () if identified else (lost,)
+
+
+def cascade_warnings(several: int, pages: int, beyond: int) -> tuple[str, ...]:
+    """Return a warning about pages with several clicks, and all clicks beyond the first."""
+    if not beyond:
+        return ()
+    return (
+        f"{several:,} of {pages:,} pages have more than one click, which the cascade model rules out; the fit ends "
+        f"such a page at its first click, and each of the {beyond:,} others counts as one in a million.",
+    )
 
 
 def warnings_of_queries(models: Mapping[str, ClickModel]) -> tuple[str, ...]:
