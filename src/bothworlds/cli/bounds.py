@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import SIMULATION, app, count, one_line_errors, parse, world_of
+from .common import SIMULATION, app, count, parse, world_of
 from .tables import print_rows
 
 
 @app.command("bounds", rich_help_panel=SIMULATION)
-@one_line_errors
 def print_bounds(
     attraction: Annotated[
         str | None, typer.Option("--attraction", "-a", metavar="A,A,...", help="Attraction of every item: 0.9,0.5,0.1")

@@ -33,14 +33,18 @@ SIMULATION, CLICK_LOGS, SERVICE = "Simulation", "Click logs", "The service"
 
 
 class CommandGroup(typer.Typer):
-    """A Typer application whose help shows flags without a type; Typer shows ``--inform <bool>``."""
+    """A Typer application: errors are printed in one line, and the help shows flags without a type.
+
+    Typer would show ``--inform <bool>``.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=_Group, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
         """Decorate a function that becomes a command."""
-        return super().command(name, cls=_Command, **options)
+        register = super().command(name, cls=_Command, **options)
+        return lambda command: register(one_line_errors(command))
 
 
 class _Command(TyperCommand):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, one_line_errors
+from .common import CLICK_LOGS, app, check_outputs
 from .log_options import ReadLog, reads_log
 from .tables import print_rows
 
@@ -18,7 +18,6 @@ MAX_POSITIONS = 10  # positions whose perplexity is printed
 
 
 @app.command("compare", rich_help_panel=CLICK_LOGS)
-@one_line_errors
 @reads_log()
 def compare_models_on_log(
     log: ReadLog,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, one_line_errors, policy_of
+from .common import CLICK_LOGS, app, check_outputs, policy_of
 from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
 from .tables import print_rows
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 @app.command(rich_help_panel=CLICK_LOGS)
-@one_line_errors
 def evaluate(
     log: Files,
     ranking: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .common import SERVICE, CommandGroup, app, one_line_errors
+from .common import SERVICE, CommandGroup, app
 from .service_connection import Service, of_service
 
 events = CommandGroup(no_args_is_help=True, help="Delete events of a running service.")
@@ -19,7 +19,6 @@ def _group() -> None:
 
 
 @events.command("delete")
-@one_line_errors
 @of_service
 def delete(
     service: Service,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import CLICK_LOGS, app, check_outputs, one_line_errors
+from .common import CLICK_LOGS, app, check_outputs
 from .log_options import ReadLog, reads_log
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 @app.command("fit", rich_help_panel=CLICK_LOGS)
-@one_line_errors
 @reads_log("clip", "engine")
 def fit_log(
     log: ReadLog,

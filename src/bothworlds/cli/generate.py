@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from .common import CLICK_LOGS, app, count, one_line_errors, warn, world_of
+from .common import CLICK_LOGS, app, count, warn, world_of
 
 
 @app.command(rich_help_panel=CLICK_LOGS)
-@one_line_errors
 def generate(
     out: Annotated[
         Path,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 
 from ..extras import install_command
-from .common import SERVICE, CommandGroup, app, one_line_errors, world_of
+from .common import SERVICE, CommandGroup, app, world_of
 
 if TYPE_CHECKING:
     from ..serve.ops.verify import Verification
@@ -56,7 +56,6 @@ def _missing_extra(error: ImportError) -> ImportError:
 
 
 @app.command(rich_help_panel=SERVICE)
-@one_line_errors
 @with_extra
 def serve(
     store: Annotated[
@@ -87,7 +86,6 @@ def serve(
 
 
 @app.command(rich_help_panel=SERVICE)
-@one_line_errors
 @with_extra
 def demo(
     world: Annotated[
@@ -119,7 +117,6 @@ def demo(
 
 
 @app.command(rich_help_panel=SERVICE)
-@one_line_errors
 @with_extra
 def verify(store: Store = "bothworlds.db") -> None:
     """Learn the log of a store again and compare every bit; the exit status is 1 if anything differs.
@@ -148,7 +145,6 @@ def _list_problems(result: Verification) -> None:
 
 
 @app.command(rich_help_panel=SERVICE)
-@one_line_errors
 @with_extra
 def rebuild(
     store: Store = "bothworlds.db",
@@ -167,7 +163,6 @@ def rebuild(
 
 
 @app.command(rich_help_panel=SERVICE)
-@one_line_errors
 @with_extra
 def migrate(
     source: Annotated[str, typer.Option("--from", metavar=STORE_METAVAR, help="The store to copy.")],
@@ -202,7 +197,6 @@ def migrate(
 
 
 @keys.command("create")
-@one_line_errors
 @with_extra
 def create_key(
     role: Annotated[list[str], typer.Option("--role", help="serve, ingest, read or admin; may be repeated.")],
@@ -217,7 +211,6 @@ def create_key(
 
 
 @keys.command("list")
-@one_line_errors
 @with_extra
 def list_keys(store: Store = "bothworlds.db") -> None:
     """List keys: their ids, roles and notes, never their secrets."""
@@ -236,7 +229,6 @@ def list_keys(store: Store = "bothworlds.db") -> None:
 
 
 @keys.command("revoke")
-@one_line_errors
 @with_extra
 def revoke_key(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as 'keys list' shows it.")],

@@ -14,7 +14,6 @@ from .common import (
     app,
     check_outputs,
     count,
-    one_line_errors,
     parse,
     policy_of,
     warn,
@@ -80,7 +79,6 @@ Address = Annotated[
 
 
 @app.command(rich_help_panel=SIMULATION)
-@one_line_errors
 def play(
     policy: Policies = ["all-weather"],  # noqa: B006 - typer never changes it
     world: Worlds = ["paper/stochastic"],  # noqa: B006
@@ -113,7 +111,6 @@ def play(
 
 
 @app.command(rich_help_panel=SIMULATION)
-@one_line_errors
 def arena(
     policy: Annotated[
         list[str] | None,
@@ -172,7 +169,6 @@ def arena_worlds(rounds: int) -> list[str]:
 
 
 @app.command(rich_help_panel=SIMULATION)
-@one_line_errors
 def reproduce(
     size: Annotated[
         str, typer.Option(help="quick (minutes), paper (an hour or more), or long (hours; for growth).")
@@ -217,7 +213,6 @@ def reproduce(
 
 
 @app.command("policies", rich_help_panel=SIMULATION)
-@one_line_errors
 def list_policies() -> None:
     """List the policies: what they do, which facts they need, and their settings.
 
@@ -236,7 +231,6 @@ def list_policies() -> None:
 
 
 @app.command("worlds", rich_help_panel=SIMULATION)
-@one_line_errors
 def list_worlds() -> None:
     """List the worlds: their users and their settings."""
     from .. import worlds

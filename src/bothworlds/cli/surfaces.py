@@ -17,7 +17,7 @@ import typer
 
 from ..extras import install_command
 from ..serve.surface_input import SETTINGS, decoded, item_lines, named_value, value_of
-from .common import SERVICE, CommandGroup, app, from_options, one_line_errors, parse
+from .common import SERVICE, CommandGroup, app, from_options, parse
 from .service_connection import Service, call, of_service, prints_response
 
 surfaces = CommandGroup(no_args_is_help=True, help="Create, show, edit and delete surfaces of a running service.")
@@ -136,7 +136,6 @@ def _print_change(service: Service, surface: str, changed: dict[str, Any]) -> No
 
 
 @surfaces.command("create")
-@one_line_errors
 @prints_response
 @with_settings
 def create_surface(
@@ -155,7 +154,6 @@ def create_surface(
 
 
 @surfaces.command("list")
-@one_line_errors
 @prints_response
 def list_surfaces(service: Service) -> None:
     """List all surfaces."""
@@ -168,7 +166,6 @@ def list_surfaces(service: Service) -> None:
 
 
 @surfaces.command("show")
-@one_line_errors
 @prints_response
 def show_surface(surface: SurfaceName, service: Service) -> None:
     """Show the settings and the items of a surface."""
@@ -184,7 +181,6 @@ def show_surface(surface: SurfaceName, service: Service) -> None:
 
 
 @surfaces.command("edit")
-@one_line_errors
 @prints_response
 @with_settings
 def edit_surface(
@@ -204,7 +200,6 @@ def edit_surface(
 
 
 @surfaces.command("promote")
-@one_line_errors
 @prints_response
 def promote_arm(
     service: Service,
@@ -218,7 +213,6 @@ def promote_arm(
 
 
 @surfaces.command("delete")
-@one_line_errors
 @of_service
 def delete_surface(
     service: Service,
@@ -237,7 +231,6 @@ def delete_surface(
 
 
 @surfaces.command("report")
-@one_line_errors
 @prints_response
 def report_surface(
     service: Service,
@@ -252,7 +245,6 @@ def report_surface(
 
 
 @items.command("add")
-@one_line_errors
 @prints_response
 def add_items(
     service: Service,
@@ -272,7 +264,6 @@ def _add_item_command(verb: str, sentence: str, *change: str) -> None:
     """Register a command that changes items: ``change`` is the method of its calls and the end of their path."""
 
     @items.command(verb, help=sentence)
-    @one_line_errors
     @prints_response
     def command(
         service: Service,
