@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -20,38 +21,30 @@ from tests.serve.workers import workers_of
 
 
 @pytest.mark.slow
-def test_a_service_announces_its_address_and_stops_on_sigterm():
-    with service() as (process, address):
-        assert httpx.get(f"{address}/healthz", timeout=PATIENCE).json() == {"alive": True}
-        assert "no keys" in process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, out.strip(), err) == (0, "stopped", "")
-
-
-@pytest.mark.slow
-def test_an_open_request_is_answered_before_the_service_stops():
+def test_a_service_announces_its_address_and_stops_on_sigterm_when_open_requests_are_answered():
     answers = []
 
     def ask():
         answers.append(httpx.post(f"{address}/v1/surfaces/home/rank", json={"request_id": "slow"}, timeout=PATIENCE))
 
-    with service() as (process, address):
+    with service("kept", "log") as (process, address):
+        assert "no keys" in process.stdout.readline()
+        assert httpx.get(f"{address}/healthz", timeout=PATIENCE).json() == {"alive": True}
+        port = int(address.rpartition(":")[2])
+        with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1 port {port}.*choose another with --port"):
+            reserve(Config(port=port))
         asking = threading.Thread(target=ask)
         asking.start()
         assert "asked\n" in iter(process.stdout.readline, "")
         process.send_signal(signal.SIGTERM)
         asking.join()
-        assert answers[0].status_code == 200
-        assert process.wait(PATIENCE) == 0
-
-
-@pytest.mark.slow
-def test_loaded_objects_are_excluded_from_garbage_collection():
-    with service("kept") as (process, _):
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=PATIENCE)
-        assert int(out.partition("kept ")[2].split()[0]) > 10_000
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (answers[0].status_code, process.returncode) == (200, 0)
+    assert int(out.partition("kept ")[2].split()[0]) > 10_000  # objects that garbage collection does not scan
+    assert out.endswith("stopped\n")
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert lines[0]["route"] == "/healthz"
+    assert {line["event"] for line in lines} == {"request"}
 
 
 @pytest.mark.slow
@@ -59,23 +52,6 @@ def test_sigint_stops_the_service():
     with service() as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
-
-
-@pytest.mark.slow
-def test_requests_are_logged_on_stderr_when_the_service_stops():
-    with service("log") as (process, address):
-        httpx.get(f"{address}/healthz", timeout=PATIENCE)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=PATIENCE)
-        assert '"route":"/healthz"' in err
-
-
-@pytest.mark.slow
-def test_a_port_in_use_is_refused_in_one_line():
-    with service() as (_, address):
-        port = int(address.rpartition(":")[2])
-        with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1 port {port}.*choose another with --port"):
-            reserve(Config(port=port))
 
 
 @pytest.mark.slow
