@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from ..checks import whole
 from ..extras import import_extra
 from .counts import Counts
 from .pages import Pages
 from .reading.database import Database, interrupts, literal, quoted, run
-from .reading.layouts import COLUMN_NAMES, LAYOUTS, Layout, detect
+from .reading.layouts import COLUMN_NAMES, common_layout
 from .reading.memory import as_table, inspect_table, label_text
 from .reading.ray import read_on_ray
 from .reading.session_text import odd_pages, read_text
-from .reading.sources import Paths, Source, find_files, inspect_file, rename_columns
+from .reading.sources import Paths, find_files, inspect_file, rename_columns
 from .reading.tables import Filters, file_columns, keep, notes_of, read_table
 
 ENGINES = ("duckdb", "ray")
@@ -44,9 +44,7 @@ class Log:
     has_propensities: bool
     notes: tuple[str, ...]  # sentences about rows that were left out or changed while reading
     number: str = "1"  # SQL for how many equal rows a row stands for
-    time: str | None = (
-        None  # SQL for the time in seconds since 1970, NULL where the timestamp is neither date nor number
-    )
+    time: str | None = None  # SQL for the time in seconds since 1970, NULL where the timestamp does not have one
     where: str = "true"  # SQL condition on rows
     progress: bool | None = False
 
@@ -270,9 +268,17 @@ def read(
     if engine not in ENGINES:
         raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
     filters = Filters(
-        _queries(query), _at_least_one("positions", positions), _at_least_one("top_items", top_items), skip_bad, clip
+        _queries(query),
+        None if positions is None else whole(positions, "positions", 1),
+        None if top_items is None else whole(top_items, "top_items", 1),
+        skip_bad,
+        clip,
     )
-    sources, layout = _inspect(path, format, columns)
+    table = as_table(path)
+    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
+    if columns:
+        sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
+    layout = common_layout(sources, format)
     database = Database()
     connection = database.connection
     reader = read_on_ray if engine == "ray" else read_text if layout.is_text else read_table
@@ -349,55 +355,9 @@ def _queries(query: Any) -> tuple[str, ...]:
     return queries
 
 
-def _at_least_one(name: str, value: Any) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
-    return None if value is None else int(value)
-
-
-def _inspect(path: Any, format: str | None, columns: Mapping[str, str] | None) -> tuple[tuple[Source, ...], Layout]:
-    """The files or the table of a log, and their layout."""
-    table = as_table(path)
-    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
-    if columns:
-        sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
-    layouts = {detect(source, format).name: source.path for source in sources}
-    if len(layouts) > 1:
-        listed = ", ".join(f"{name} like {file}" for name, file in layouts.items())
-        raise ValueError(f"the files of a log must have the same format, and these have several: {listed}")
-    layout = LAYOUTS[next(iter(layouts))]
-    if not layout.is_text:
-        _check_alike(sources, layout)
-        for source in sources:
-            _check_columns(source, layout)
-    return sources, layout
-
-
 def _nothing_left(origin: str, filters: Filters) -> str:
     if filters.queries:
         queries = literal(filters.queries)[1:-1]
         return f"nothing is left of {origin}: there is no query {queries}, or the filters remove all its pages"
     skipped = ", or all of them were skipped" if filters.skip_bad else ""
     return f"nothing is left of {origin}: it has no rows, or its filters remove them all{skipped}"
-
-
-def _check_alike(sources: Sequence[Source], layout: Layout) -> None:
-    """Raise ValueError if tables differ in kind or columns: DuckDB reads them in one statement."""
-    first = sources[0]
-    for source in sources[1:]:
-        if source.kind == "ndjson":
-            same = layout.columns(source) == layout.columns(first)
-        else:
-            same = source.columns == first.columns
-        if source.kind != first.kind or not same:
-            raise ValueError(f"the files of a log must have the same columns; {first.path} and {source.path} do not")
-
-
-def _check_columns(source: Source, layout: Layout) -> None:
-    """Raise ValueError for duplicate columns."""
-    for chosen in layout.columns(source).values():
-        same = [name for name in source.columns if name.lower() == chosen.lower()]
-        if len(same) > 1:
-            raise ValueError(
-                f"{source.path} has the columns {' and '.join(same)}, where one is expected; rename the others"
-            )

@@ -171,7 +171,9 @@ def test_bad_rows_of_parquet_are_named_by_row(tmp_path):
 def test_a_malformed_line_of_json_is_refused_by_line_or_skipped(tmp_path, line):
     good = '{"event": 1, "position": 1, "item": "a", "click": true}\n'
     path = write(tmp_path, f"{good}\n{line}\n{good.replace('1,', '2,', 1)}")
-    assert refused(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format"
+    assert (
+        refused(path) == f"{path}, line 3: the line is not a JSON object with the columns of this format; got {line!r}"
+    )
     assert counts(path, skip_bad=True).clicked.sum() == 2
 
 
@@ -268,7 +270,9 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 def test_a_binary_file_is_refused(tmp_path):
     (tmp_path / "log").write_bytes(b"\x89PNG\r\n\0\0\0")
-    assert error_of(tmp_path / "log").endswith("is neither a text file nor Parquet")
+    assert error_of(tmp_path / "log").endswith(
+        "is neither text nor Parquet; save it as CSV, NDJSON or Parquet, text also packed with gzip or zstd"
+    )
     (tmp_path / "log").write_bytes(b"PAR1 but no more")
     assert "cannot be read as one" in error_of(tmp_path / "log")
 
@@ -309,6 +313,8 @@ def test_text_in_latin_1_is_refused_with_a_way_to_read_it(tmp_path, encoding):
     assert "line 3: the line has characters that are not UTF-8; the file seems to be in Latin-1" in message
     assert "iconv -f WINDOWS-1252 -t UTF-8" in message
     assert "skip" not in message
+    (tmp_path / "json").write_bytes('{"item": "a", "position": 1, "click": 1}\n{"item": "müsli"}\n'.encode(encoding))
+    assert "line 2: the line has characters that are not UTF-8; the file seems to be" in error_of(tmp_path / "json")
     frame = pandas.read_csv(tmp_path / "log", encoding="cp1252")
     assert counts(frame).items == ("a", "müsli")
 
@@ -340,7 +346,7 @@ def test_filters_must_be_whole_numbers(tmp_path, option, value):
 )
 def test_a_document_of_json_is_no_log(tmp_path, text):
     assert error_of(write(tmp_path, text)).endswith(
-        "is one JSON document; a log in JSON has an object for every result, each on a line"
+        "is one JSON document or malformed; a log in JSON has an object for every result, each on a line"
     )
 
 
@@ -348,7 +354,9 @@ def test_a_document_of_json_is_no_log(tmp_path, text):
 @pytest.mark.parametrize("line", ['{"position" 1}', '{"position": 1, "it', 'tion": 1, "item": "a"}', "nonsense"])
 def test_a_first_line_that_is_broken_is_no_document(tmp_path, line):
     path = write(tmp_path, line + '\n{"position": 1, "item": "a", "click": 1}\n')
-    assert refused(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format"
+    assert (
+        refused(path) == f"{path}, line 1: the line is not a JSON object with the columns of this format; got {line!r}"
+    )
     assert counts(path, skip_bad=True).shown.tolist() == [1]
 
 
@@ -360,7 +368,7 @@ def test_json_may_start_with_spaces(tmp_path):
 
 def test_lines_that_are_all_broken_are_no_log(tmp_path):
     path = write(tmp_path, '{"position" 1}\n{"position" 2}\n')
-    assert error_of(path).startswith(f"{path}, line 1: this looks like JSON but is malformed")
+    assert error_of(path).endswith("each on a line")
 
 
 def test_a_fitted_model_is_no_log(tmp_path):

@@ -37,7 +37,7 @@ REJECTED = {  # error types of DuckDB
     "TOO MANY COLUMNS": "more columns than the table",
     "UNQUOTED VALUE": "a quote out of place or not closed",
     "INVALID ENCODING": NOT_UTF8,
-    "LINE SIZE OVER MAXIMUM": "more characters than a line may have",
+    "LINE SIZE OVER MAXIMUM": "more than two million characters",
 }
 CLIP = {"clip": "counts as many clicks as impressions"}
 
@@ -136,30 +136,28 @@ def _stream(source: Source) -> Any:
     return import_extra("pyarrow").input_stream(str(source.path), compression=source.compression)
 
 
-class Row(NamedTuple):
-    """A row of a file: its number, which is that of its line in a text, and its values as they are in the file."""
+def rows_at(
+    source: Source, columns: Mapping[str, str], wanted: Sequence[int], rejected: Sequence[Rejected]
+) -> dict[int, tuple[int, dict[str, str | None]]]:
+    """Return the line of some rows of a text, and their values by role; the role "" has the text of a line of JSON.
 
-    number: int
-    values: Sequence[str | None]
-
-
-def rows_at(source: Source, wanted: Sequence[int], rejected: Sequence[Rejected]) -> dict[int, Row]:
-    """Return the rows of a text with some indices, counted from 0 and without lines that DuckDB rejected."""
+    Rows are counted from 0 and without lines that DuckDB rejected.
+    """
     left, found = set(wanted), {}
     passed_over = {one.line for one in rejected if one.file == str(source.path)}
     with _stream(source) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", "replace", newline="")
-        records = _json_rows(text, source) if source.kind == "ndjson" else _csv_rows(text, source, passed_over)
-        for index, row in enumerate(records):
+        rows = _json_rows(text, source) if source.kind == "ndjson" else _csv_rows(text, source, passed_over)
+        for index, (line, values) in enumerate(rows):
             if index in left:
-                found[index] = row
+                found[index] = line, {role: values.get(name) for role, name in [*columns.items(), ("", "")]}
                 left.discard(index)
             if not left:
                 break
     return found
 
 
-def _csv_rows(text: Any, source: Source, passed_over: set[int]) -> Iterator[Row]:
+def _csv_rows(text: Any, source: Source, passed_over: set[int]) -> Iterator[tuple[int, dict[str, str | None]]]:
     start = 0  # of the record; a record with quoted line breaks has several lines
 
     def lines() -> Iterator[str]:
@@ -172,28 +170,23 @@ def _csv_rows(text: Any, source: Source, passed_over: set[int]) -> Iterator[Row]
     header = True
     for values in csv.reader(lines(), delimiter=source.delimiter):
         if values and not header:
-            yield Row(start, values)
+            yield start, dict(zip(source.columns, values))
         header = header and not values
         start = 0
 
 
-def _json_rows(text: Any, source: Source) -> Iterator[Row]:
+def _json_rows(text: Any, source: Source) -> Iterator[tuple[int, dict[str, str | None]]]:
     header = source.has_header
     for number, line in enumerate(text, 1):
-        if not line.strip():
-            continue
-        if not header:
-            yield Row(number, _json_values(line, source))
-        header = False
-
-
-def _json_values(line: str, source: Source) -> list[str | None]:
-    try:
-        given = json.loads(line)
-    except ValueError:
-        given = {}
-    values = [given.get(name) if isinstance(given, dict) else None for name in source.columns]
-    return [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+        if line.strip() and not header:
+            try:
+                given = json.loads(line)
+            except ValueError:
+                given = None
+            values = given if isinstance(given, dict) else {}
+            texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in values.items()}
+            yield number, {**{name: one for name, one in texts.items() if one != "null"}, "": line.rstrip()}
+        header = header and not line.strip()
 
 
 def requirement(columns: Mapping[str, str], reason: int) -> str:
@@ -205,13 +198,15 @@ def requirement(columns: Mapping[str, str], reason: int) -> str:
 def row_problem(columns: Mapping[str, str], reason: int, values: Mapping[str, str | None]) -> str:
     """Return the requirement that a row fails, and the value of the column; ``values`` maps roles to values."""
     role = ROW_CHECKS[reason][0]
-    raw = values.get(role) or None
-    got = f"; got {raw!r}" if raw is not None else ""
-    if role in ("position", "click", "impressions", "clicks") and not got:
+    raw = values.get(role) or ""
+    if "\ufffd" in raw:
+        return f"the line has {NOT_UTF8}"
+    got = f"; got {raw[:MAX_TEXT]!r}" if raw else ""
+    if role in NUMBERS and role != "propensity" and not raw:
         got = "; it is missing"
-    if role in ("position", "impressions", "clicks") and THOUSANDS.fullmatch(raw or ""):
+    if role in ("position", "impressions", "clicks") and THOUSANDS.fullmatch(raw):
         got += "; write numbers without thousands separators"
-    elif role in NUMBERS and DECIMAL_COMMA.fullmatch(raw or ""):
+    elif role in NUMBERS and DECIMAL_COMMA.fullmatch(raw):
         got += f", {WITH_COMMA}"
     if reason == MORE_CLICKS:
         got += f" and {values['impressions']!r}"

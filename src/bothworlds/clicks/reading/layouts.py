@@ -7,7 +7,7 @@ then on, and files are recognised by their columns. Records of text also need a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .sources import Source
@@ -152,12 +152,41 @@ def layout_of(name: str) -> Layout:
     return LAYOUTS[name]
 
 
+def common_layout(sources: Sequence[Source], name: str | None = None) -> Layout:
+    """Return the layout of all files of a log.
+
+    Raises ValueError if they have several, or if the columns of tables differ, which DuckDB reads in one statement.
+    """
+    layouts = {detect(source, name).name: source.path for source in sources}
+    if len(layouts) > 1:
+        listed = ", ".join(f"{name} like {file}" for name, file in layouts.items())
+        raise ValueError(f"the files of a log must have the same format, and these have several: {listed}")
+    layout, first = LAYOUTS[next(iter(layouts))], sources[0]
+    for source in () if layout.is_text else sources:
+        for chosen in layout.columns(source).values():
+            same = [name for name in source.columns if name.lower() == chosen.lower()]
+            if len(same) > 1:
+                both = " and ".join(same)
+                raise ValueError(f"{source.path} has the columns {both}, where one is expected; rename the others")
+        used = [layout.columns(one) if one.kind == "ndjson" else one.columns for one in (first, source)]
+        if source.kind != first.kind or used[0] != used[1]:
+            raise ValueError(f"the files of a log must have the same columns; {first.path} and {source.path} do not")
+    return layout
+
+
 def detect(source: Source, name: str | None = None) -> Layout:
     """Return the layout of a file. Raises ValueError if none or several match, or if it is not the one named."""
     matching = [layout for layout in LAYOUTS.values() if layout.mismatch(source) is None]
     unambiguous = [layout for layout in matching if not layout.foreign_columns(source)]
     if name is not None:
-        return _check_named(source, layout_of(name), unambiguous)
+        layout = layout_of(name)
+        why_not = layout.mismatch(source)
+        # Columns of other layouts matter only if one of those matches.
+        if why_not is None and unambiguous and layout not in unambiguous:
+            why_not = f"it has a column {layout.foreign_columns(source)[0]}"
+        if why_not is not None:
+            raise ValueError(f"{source.path} is not in the format {name}: {why_not}")
+        return layout
     if len(unambiguous) == 1:
         return unambiguous[0]
     candidates = unambiguous or matching or LAYOUTS.values()
@@ -170,17 +199,10 @@ def detect(source: Source, name: str | None = None) -> Layout:
             "as in --columns position=rank,item=product,click=clicked (in Python, columns=...); a log has the "
             f"{TIDY.description}, and a table of counts the {COUNTS.description}"
         )
-    raise ValueError(f"the format of {source.path} is unknown, starting {source.first_line[:60]!r}; known are {known}")
-
-
-def _check_named(source: Source, layout: Layout, unambiguous: list[Layout]) -> Layout:
-    """Return the named layout if the file can have it; columns of other layouts matter only if one of those matches."""
-    why_not = layout.mismatch(source)
-    if why_not is None and unambiguous and layout not in unambiguous:
-        why_not = f"it has a column {layout.foreign_columns(source)[0]}"
-    if why_not is not None:
-        raise ValueError(f"{source.path} is not in the format {layout.name}: {why_not}")
-    return layout
+    raise ValueError(
+        f"the format of {source.path} is unknown, starting {source.first_line[:60]!r}; a table starts with the names "
+        f"of its columns; known are {known}"
+    )
 
 
 def _has_column_names(source: Source) -> bool:

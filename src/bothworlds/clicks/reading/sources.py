@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -101,11 +100,19 @@ def inspect_file(path: Path) -> Source:
         what = "has no rows" if has_header else "is empty, or starts with nothing but empty lines"
         raise ValueError(f"{path} {what}")
     second = lines.partition(b"\n")[2].partition(b"\n")[0]
-    if first.lstrip().startswith(("{", "[")) or _is_object(second):
-        _check_json_lines(path, first.strip(), complete=b"\n" in lines, second_is_object=_is_object(second))
+    if first.lstrip().startswith(("{", "[")) or _object(second):
+        if FORMAT in first[:100]:
+            raise ValueError(f"{path} is a fitted model and not a log; bothworlds play --world {path} plays in it")
+        # A line need not have all keys; bad lines are reported when they are read, and the last one may be cut.
+        keys = dict.fromkeys(key for line in lines.split(b"\n") for key in _object(line))
+        if first.lstrip().startswith("[") or not keys:
+            raise ValueError(
+                f"{path} is one JSON document or malformed; a log in JSON has an object for every result, each on a "
+                "line"
+            )
         if text.startswith(BOM):
             raise ValueError(f"{path} starts with a byte order mark, which JSON must not have; save it without one")
-        return Source(path, "ndjson", compression, first, columns=_json_keys(path, lines), has_header=has_header)
+        return Source(path, "ndjson", compression, first, columns=tuple(keys), has_header=has_header)
     delimiter = max(DELIMITERS, key=first.count)
     blank = text[: -len(lines)].count(b"\n")
     return Source(path, "text", compression, first, delimiter, _header(path, first, delimiter), blank)
@@ -126,29 +133,13 @@ def rename_columns(source: Source, columns: Mapping[str, str], known: Sequence[s
     return replace(source, renamed=tuple((name, str(column)) for name, column in columns.items()))
 
 
-def _is_object(line: bytes) -> bool:
-    """Whether a line is one complete JSON object."""
+def _object(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line; an empty one if it is anything else."""
     try:
-        return isinstance(json.loads(line), dict)
+        value = json.loads(line)
     except ValueError:
-        return False
-
-
-def _check_json_lines(path: Path, first: str, complete: bool, second_is_object: bool) -> None:
-    """Raise ValueError for a file that is one JSON document instead of one object per line, or a fitted model.
-
-    ``complete`` is whether the first line has an end. If the second line is an object, then the first line is malformed
-    rather than the start of a document.
-    """
-    if FORMAT in first[:100]:
-        raise ValueError(f"{path} is a fitted model and not a log; bothworlds play --world {path} plays in it")
-    try:
-        json.loads(first)
-        document = first.startswith("[")
-    except json.JSONDecodeError as error:
-        document = not second_is_object and (not complete or error.pos >= len(first))
-    if document:
-        raise ValueError(f"{path} is one JSON document; a log in JSON has an object for every result, each on a line")
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _header(path: Path, line: str, delimiter: str) -> tuple[str, ...]:
@@ -169,42 +160,21 @@ def _parquet_columns(path: Path) -> tuple[str, ...]:
         raise ValueError(f"{path} starts like a Parquet file but cannot be read as one: {error}") from error
 
 
-@contextmanager
-def decompression_errors(path: str | Path) -> Iterator[None]:
-    """Turn errors of decompression into a ValueError that names the file."""
-    try:
-        yield
-    except (FileNotFoundError, PermissionError):
-        raise
-    except OSError as error:
-        raise ValueError(f"{path} cannot be decompressed: {error}") from error
-
-
 def _first_bytes(path: Path, compression: str | None) -> tuple[bytes, bool]:
     """The text at the start of a file, without the header of an export, and whether there is one."""
-    with (
-        decompression_errors(path),
-        import_extra("pyarrow").input_stream(str(path), compression=compression) as stream,
-    ):
-        text: bytes = stream.read(INSPECTED_BYTES)
-        if has_header := text.startswith(EXPORT_START):
-            while b"\n" not in text and (more := stream.read(INSPECTED_BYTES)):
-                text = more
-            text = text.partition(b"\n")[2] + stream.read(INSPECTED_BYTES)
+    try:
+        with import_extra("pyarrow").input_stream(str(path), compression=compression) as stream:
+            text: bytes = stream.read(INSPECTED_BYTES)
+            if has_header := text.startswith(EXPORT_START):
+                while b"\n" not in text and (more := stream.read(INSPECTED_BYTES)):
+                    text = more
+                text = text.partition(b"\n")[2] + stream.read(INSPECTED_BYTES)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be decompressed: {error}") from error
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path} is in UTF-16; save it as UTF-8, as in iconv -f UTF-16 -t UTF-8")
     if b"\0" in text:
-        raise ValueError(f"{path} is neither a text file nor Parquet")
+        raise ValueError(
+            f"{path} is neither text nor Parquet; save it as CSV, NDJSON or Parquet, text also packed with gzip or zstd"
+        )
     return text, has_header
-
-
-def _json_keys(path: Path, text: bytes) -> tuple[str, ...]:
-    """The keys of all inspected lines, since a line need not have all of them."""
-    keys: dict[str, None] = {}
-    for line in text.split(b"\n"):
-        with suppress(ValueError):  # bad lines are reported when the log is counted, and the last line may be cut
-            value = json.loads(line)
-            keys.update(dict.fromkeys(value if isinstance(value, dict) else ()))
-    if not keys:
-        raise ValueError(f"{path}, line 1: this looks like JSON but is malformed, and so are the lines after it")
-    return tuple(keys)

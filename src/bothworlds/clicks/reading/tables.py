@@ -272,10 +272,8 @@ def _places(
                 (values,) = run(connection, f"SELECT {names} FROM {scan} LIMIT 1 OFFSET {row}")
                 places[first + row] = (str(source.path), f"row {row + 1}", dict(zip(columns, values)))
         elif here:
-            named = {role: source.columns.index(name) for role, name in layout.columns(source).items()}
-            for row, (line, values) in rows_at(source, here, rejected).items():
-                given = {role: values[k] if k < len(values) else None for role, k in named.items()}
-                places[first + row] = (str(source.path), f"line {line}", given)
+            for row, (line, values) in rows_at(source, layout.columns(source), here, rejected).items():
+                places[first + row] = (str(source.path), f"line {line}", values)
         first += size
     return places
 
