@@ -24,7 +24,7 @@ class AttackState(NamedTuple):
     rate: float  # the probability of a fake session (bribe), or that a click is flipped (random)
     margin: float  # by how much the reported rate of an item must stay below that of the target (threshold)
     shown: Floats  # (n, m) impressions so far, for threshold; otherwise empty
-    told: Floats  # (n, m) reported clicks so far, for threshold; otherwise empty
+    reported: Floats  # (n, m) reported clicks so far, for threshold; otherwise empty
     left: Ints  # (1,) flips that the budget still allows
     round: Ints  # (1,)
 
@@ -75,14 +75,14 @@ def tamper(attack: AttackState, ranking: Ints, clicks: Floats, rng: np.random.Ge
             flips += 1
         if attack.kind == THRESHOLD:
             attack.shown[item, j] += 1.0
-            attack.told[item, j] += reported[j]
+            attack.reported[item, j] += reported[j]
     return flips
 
 
 @inner_kernel
 def _reported_rate(attack: AttackState, item: int, j: int) -> float:
     """The share of the impressions of an item at a position that were reported as clicked; 0 without impressions."""
-    return attack.told[item, j] / max(attack.shown[item, j], 1.0)
+    return attack.reported[item, j] / max(attack.shown[item, j], 1.0)
 
 
 def report(adversary: Any, ranking: Ints, rng: np.random.Generator, to: Answer) -> None:

@@ -7,7 +7,7 @@ what is reported. A report that differs from a click of the users is a *flip*; f
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import choice, number, whole
-from .base import World, stochastic
+from .base import World, Wrapped, stochastic
 
 if TYPE_CHECKING:
     from .attack_kernels import AttackState
@@ -106,7 +106,7 @@ class Attack:
             rate=self.rate,
             margin=self.margin,
             shown=np.zeros(seen),
-            told=np.zeros(seen),
+            reported=np.zeros(seen),
             left=np.array([UNLIMITED if self.budget is None else self.budget]),
             round=np.zeros(1, np.int64),
         )
@@ -141,14 +141,15 @@ class PlainAttack:
         self, ranking: NDArray[np.int64], clicks: NDArray[np.float64], rng: np.random.Generator
     ) -> NDArray[np.float64]:
         """Return the reported clicks of the next round; raises ValueError if they are not 0 or 1 for each position."""
-        told = np.asarray(self._adversary.report(self._round, self._labels[ranking], clicks.copy(), rng), np.float64)
-        if told.shape != clicks.shape or not ((told == 0.0) | (told == 1.0)).all():
-            raise ValueError(f"report must return 0 or 1 for each of {clicks.size} positions; got {told!r}")
+        given = self._adversary.report(self._round, self._labels[ranking], clicks.copy(), rng)
+        reported = np.asarray(given, np.float64)
+        if reported.shape != clicks.shape or not ((reported == 0.0) | (reported == 1.0)).all():
+            raise ValueError(f"report must return 0 or 1 for each of {clicks.size} positions; got {reported!r}")
         self._round += 1
-        return told
+        return reported
 
 
-class Attacked(World):
+class Attacked(Wrapped):
     """A world whose clicks are reported to the policy by an adversary: an :class:`Attack`, or one in plain Python.
 
     Rewards, regret and comparators are those of the users, ``honest``. Results have the scores of the attack.
@@ -169,54 +170,23 @@ class Attacked(World):
             raise ValueError(f"the attack names item {max(items)}, and there are {world.n_items} items, from 0")
         if isinstance(world, Attacked):
             raise ValueError("a world can be attacked by one adversary only")
-        self._world, self.attack, self.has_table = world, attack, world.has_table
+        super().__init__(world)
+        self.attack = attack
         kind = attack.kind if isinstance(attack, Attack) else type(attack).__name__
         self.name = f"{world.name or type(world).__name__.lower()} with {kind}"
 
     def adversary(self, labels: NDArray[np.int64]) -> AttackState | PlainAttack:
-        """Return the adversary before the first round, for items in another order: item ``labels[i]`` is item i."""
         if isinstance(self.attack, Attack):
             return self.attack.start(labels, self.n_positions)
         return PlainAttack(self.attack, labels)
 
     @property
     def honest(self) -> World:
-        """The users without the adversary."""
-        return self._world
-
-    @property
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-        return self._world.n_items
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self._world.n_positions
-
-    def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        """(n_items, n_positions) probabilities that users click in round t."""
-        return self._world.click_probabilities(t)
-
-    def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
-        """Return the users of round t, without the adversary."""
-        return self._world.users(t, labels)
-
-    def spans(self, start: int, stop: int) -> Iterator[int]:
-        """The parts of the users."""
-        return self._world.spans(start, stop)
-
-    def first_round_like(self, t: int) -> int:
-        """The first round with the users of round t."""
-        return self._world.first_round_like(t)
-
-    def first_change(self) -> int | None:
-        """The first change of the users."""
-        return self._world.first_change()
+        return self.world
 
     def relabelled(self, labels: NDArray[np.int64]) -> World:
         """Return the users in another order, without the adversary."""
-        return self._world.relabelled(labels)
+        return self.world.relabelled(labels)
 
     def numbers(self) -> dict[str, Any]:
         """The description of the users, and the attack; of an adversary in plain Python only its class."""
@@ -224,7 +194,7 @@ class Attacked(World):
             attack = {**asdict(self.attack), "companions": list(self.attack.companions)}
         else:
             attack = {"class": f"{type(self.attack).__module__}.{type(self.attack).__qualname__}"}
-        return {"kind": "attacked", "world": self._world.description(), "attack": attack}
+        return {"kind": "attacked", "world": self.world.description(), "attack": attack}
 
 
 def _attacked(kind: str, target: int, budget: int | None = None, until: int | None = None, **others: Any) -> World:

@@ -28,24 +28,17 @@ class World(ABC):
     ``n_positions`` and ``click_probabilities``, and for speed ``spans`` and ``first_round_like``. Users whose clicks
     depend on each other are a :class:`ListWorld`.
 
-    ``name`` is shown in tables and figures and may be set freely. ``recipe`` holds the registered name and the settings
-    of a world that was made by name, and is None for any other world. ``has_table`` is False for a world that answers
-    whole lists, and has no table of click probabilities.
+    ``n_items`` is the number of items to choose from, and ``n_positions`` that of positions to fill: attributes or
+    properties. ``name`` is shown in tables and figures and may be set freely. ``recipe`` holds the registered name and
+    the settings of a world that was made by name, and is None for any other world. ``has_table`` is False for a world
+    that answers whole lists, and has no table of click probabilities.
     """
 
+    n_items: int
+    n_positions: int
     name: str = ""
     recipe: tuple[str, dict[str, Any]] | None = None
     has_table: bool = True
-
-    @property
-    @abstractmethod
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-
-    @property
-    @abstractmethod
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
 
     @property
     def honest(self) -> World:
@@ -154,33 +147,20 @@ class Matrix(World):
 
     def __init__(self, click_probabilities: ArrayLike) -> None:
         self._probabilities = _as_probabilities(click_probabilities)
-
-    @property
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-        return self._probabilities.shape[0]
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self._probabilities.shape[1]
+        self.n_items, self.n_positions = self._probabilities.shape
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        """(n_items, n_positions) probabilities of a click in round t."""
-        _check_round(t)
+        check_round(t)
         return self._probabilities
 
     def spans(self, start: int, stop: int) -> Iterator[int]:
-        """Yield the end of all rounds: nothing changes."""
         if start < stop:
             yield stop
 
     def first_round_like(self, t: int) -> int:
-        """Return 0."""
         return 0
 
     def numbers(self) -> dict[str, Any]:
-        """The click probabilities (n_items, n_positions)."""
         return {"kind": "matrix", "click_probabilities": self._probabilities.tolist()}
 
 
@@ -198,7 +178,6 @@ class Stochastic(Matrix):
         super().__init__(np.outer(self.attraction, self.examination))
 
     def numbers(self) -> dict[str, Any]:
-        """Attraction (n_items,) and examination (n_positions,)."""
         return {
             "kind": "stochastic",
             "attraction": self.attraction.tolist(),
@@ -222,40 +201,26 @@ class Periodic(World):
         if len({world.has_table for world in self.worlds}) > 1:
             raise ValueError("worlds whose clicks depend on the list cannot alternate with others")
         self.phase, self.has_table = whole(phase, "phase", 1), self.worlds[0].has_table
-
-    @property
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-        return self.worlds[0].n_items
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self.worlds[0].n_positions
+        self.n_items, self.n_positions = self.worlds[0].n_items, self.worlds[0].n_positions
 
     def at(self, t: int) -> World:
         """Return the world of round t; raises ValueError for a negative round."""
-        _check_round(t)
+        check_round(t)
         return self.worlds[t // self.phase % len(self.worlds)]
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        """(n_items, n_positions) probabilities of a click in round t."""
         return self.at(t).click_probabilities(t)
 
     def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
-        """Draw the clicks (n_positions,) on a list in round t."""
         return self.at(t).click(t, ranking, rng)
 
     def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
-        """Return the expected number of clicks on a list in round t."""
         return self.at(t).expected_reward(t, ranking)
 
     def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the expected number of clicks on each of several lists in round t."""
         return self.at(t).expected_rewards(t, rankings)
 
     def best_list(self, t: int) -> BestList:
-        """Return the best list of the world of round t."""
         return self.at(t).best_list(t)
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
@@ -266,7 +231,6 @@ class Periodic(World):
         return None if any(users is None for users in everywhere) else everywhere[self.worlds.index(self.at(t))]
 
     def spans(self, start: int, stop: int) -> Iterator[int]:
-        """Yield the parts of the world that each phase belongs to."""
         while start < stop:
             end = min(stop, (start // self.phase + 1) * self.phase)
             yield from self.at(start).spans(start, end)
@@ -289,66 +253,72 @@ class Periodic(World):
         return next((t for t in (0, *ends) if self.first_round_like(t) != self.first_round_like(0)), None)
 
     def numbers(self) -> dict[str, Any]:
-        """The phase, and the descriptions of the worlds."""
         return {"kind": "periodic", "phase": self.phase, "worlds": [world.description() for world in self.worlds]}
 
 
-class Relabelled(World):
+class Wrapped(World):
+    """A world around another one, ``world``, whose users it has where a subclass does not say otherwise."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.name, self.has_table = world, world.name, world.has_table
+        self.n_items, self.n_positions = world.n_items, world.n_positions
+
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        return self.world.click_probabilities(t)
+
+    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
+        return self.world.click(t, ranking, rng)
+
+    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
+        return self.world.expected_reward(t, ranking)
+
+    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.world.expected_rewards(t, rankings)
+
+    def best_list(self, t: int) -> BestList:
+        return self.world.best_list(t)
+
+    def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
+        return self.world.users(t, labels)
+
+    def spans(self, start: int, stop: int) -> Iterator[int]:
+        return self.world.spans(start, stop)
+
+    def first_round_like(self, t: int) -> int:
+        return self.world.first_round_like(t)
+
+    def first_change(self) -> int | None:
+        return self.world.first_change()
+
+
+class Relabelled(Wrapped):
     """A world with its items in another order: item ``labels[i]`` of the given world is item i here."""
 
     def __init__(self, world: World, labels: NDArray[np.int64]) -> None:
-        self._world, self._labels, self.name, self.has_table = world, np.array(labels), world.name, world.has_table
-
-    @property
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-        return self._world.n_items
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self._world.n_positions
+        super().__init__(world)
+        self._labels = np.array(labels)
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        """(n_items, n_positions) probabilities of a click in round t."""
-        return self._world.click_probabilities(t)[self._labels]
+        return self.world.click_probabilities(t)[self._labels]
 
     def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
-        """Draw the clicks (n_positions,) on a list in round t."""
-        return self._world.click(t, self._labels[ranking], rng)
+        return self.world.click(t, self._labels[ranking], rng)
 
     def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
-        """Return the expected number of clicks on a list in round t."""
-        return self._world.expected_reward(t, self._labels[ranking])
+        return self.world.expected_reward(t, self._labels[ranking])
 
     def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the expected number of clicks on each of several lists in round t."""
-        return self._world.expected_rewards(t, self._labels[rankings])
+        return self.world.expected_rewards(t, self._labels[rankings])
 
     def best_list(self, t: int) -> BestList:
-        """Return the best list of the given world, with the labels of this one."""
-        best = self._world.best_list(t)
+        best = self.world.best_list(t)
         return best._replace(ranking=np.argsort(self._labels)[best.ranking])
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
-        """Return the users of round t for compiled loops."""
-        return self._world.users(t, self._labels if labels is None else self._labels[labels])
-
-    def spans(self, start: int, stop: int) -> Iterator[int]:
-        """The parts of the given world."""
-        return self._world.spans(start, stop)
-
-    def first_round_like(self, t: int) -> int:
-        """The first round of the given world with these users."""
-        return self._world.first_round_like(t)
-
-    def first_change(self) -> int | None:
-        """The first change of the given world."""
-        return self._world.first_change()
+        return self.world.users(t, self._labels if labels is None else self._labels[labels])
 
     def numbers(self) -> dict[str, Any]:
-        """The labels (n_items,), and the description of the given world."""
-        return {"kind": "relabelled", "labels": self._labels.tolist(), "world": self._world.description()}
+        return {"kind": "relabelled", "labels": self._labels.tolist(), "world": self.world.description()}
 
 
 def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
@@ -405,7 +375,8 @@ def examination_of(world: World) -> tuple[float, ...] | None:
     return None if examination is None else tuple(float(probability) for probability in examination)
 
 
-def _check_round(t: int) -> None:
+def check_round(t: int) -> None:
+    """Raise ValueError for a negative round."""
     if t < 0:
         raise ValueError(f"t must not be negative; got {t}")
 

@@ -57,10 +57,10 @@ class ClickWorld(CompiledListWorld):
     ) -> None:
         self.attraction = probabilities(attraction, "attraction")
         self.skip, self.by_position = number(skip, "skip", 0.0, 1.0), bool(by_position)
-        self._m = whole(n_positions, "n_positions", 1)
-        if self._m > self.attraction.size:
-            raise ValueError(f"n_positions must be at most the number of items, {self.attraction.size}; got {self._m}")
-        columns, expected = self._m * (self._m + 1) // 2, self._m if by_position else self.attraction.size
+        n, m = self.n_items, self.n_positions = self.attraction.size, whole(n_positions, "n_positions", 1)
+        if m > n:
+            raise ValueError(f"n_positions must be at most the number of items, {n}; got {m}")
+        columns, expected = m * (m + 1) // 2, m if by_position else n
         given = np.ones(columns) if examination is None else examination
         self.examination_by_column = probabilities(given, "examination")
         self.continuation = probabilities(np.ones(expected) if continuation is None else continuation, "continuation")
@@ -73,24 +73,13 @@ class ClickWorld(CompiledListWorld):
             what = "position" if by_position else "item"
             raise ValueError(f"continuation needs one entry for each {what}, {expected}; got {self.continuation.size}")
 
-    @property
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-        return self.attraction.size
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self._m
-
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Users:
-        """Return the users, with item ``labels[i]`` as item i."""
         from ..statistics.click_users import make_users  # imports the compiler
 
         order = np.arange(self.n_items) if labels is None else labels
         return make_users(
             self.attraction[order],
-            self._m,
+            self.n_positions,
             examination=self.examination_by_column.copy(),
             continuation=self.continuation.copy() if self.by_position else self.continuation[order],
             skip=self.skip,
@@ -98,22 +87,20 @@ class ClickWorld(CompiledListWorld):
         )
 
     def best_list(self, t: int) -> BestList:
-        """Return the list with the most expected clicks."""
         alpha, kappa = self.attraction, self.continuation
         if (self.examination_by_column == 1.0).all():
             if not self.by_position:
-                return best_of_chain(alpha, self.skip * (1.0 - alpha) + kappa * alpha, self._m)
+                return best_of_chain(alpha, self.skip * (1.0 - alpha) + kappa * alpha, self.n_positions)
             if self.skip == 1.0:
                 return best_of_dependent_clicks(alpha, kappa, lambda lists: self.expected_rewards(t, lists))
-        bound = browsing_bound(alpha, self.examination_by_column, self._m)
-        return search(lambda lists: self.expected_rewards(t, lists), self.n_items, self._m, ENUMERATED, bound)
+        bound = browsing_bound(alpha, self.examination_by_column, self.n_positions)
+        return search(lambda lists: self.expected_rewards(t, lists), self.n_items, self.n_positions, ENUMERATED, bound)
 
     def numbers(self) -> dict[str, Any]:
-        """The probabilities of the users."""
         return {
             "kind": "clicks",
             "attraction": self.attraction.tolist(),
-            "n_positions": self._m,
+            "n_positions": self.n_positions,
             "examination": self.examination_by_column.tolist(),
             "continuation": self.continuation.tolist(),
             "skip": self.skip,
@@ -131,7 +118,9 @@ def world_of(
     """
     from ..statistics.click_users import users_of  # imports the compiler
 
-    of_items, of_all = ({name: probabilities(one, name) for name, one in part.items()} for part in (items, shared))
+    of_items, of_all = (
+        {name: probabilities(values, name) for name, values in part.items()} for part in (items, shared)
+    )
     users = users_of(model, of_items, of_all, of_items["attraction"].size, n_positions)
     return ClickWorld(
         users.attraction,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import number, whole
-from .base import World
+from .base import World, check_round
 from .best_list import BestList
 from .list_world import CompiledListWorld
 
@@ -96,18 +96,9 @@ class ContextualWorld(CompiledListWorld):
         if self._births.shape != (n,) or self._births.min(initial=0) < 0:
             raise ValueError(f"births must be a round for each of {n} items; got {births!r}")
         self._renewals, self._living = _generations(self._births)
-        if not 1 <= slots[0] <= self.n_items or self.n_items < 2:
+        self.n_items, self.n_positions = self._living.shape[1], slots[0]
+        if not 1 <= self.n_positions <= self.n_items or self.n_items < 2:
             raise ValueError(f"there must be at least 2 items and one for each slot; got {self.n_items} in round 0")
-
-    @property
-    def n_items(self) -> int:
-        """The number of items at a time."""
-        return self._living.shape[1]
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self._bend.shape[1]
 
     def labels(self, t: int, order: NDArray[np.int64] | None = None) -> Labels:
         """Return the declared labels, and their values of the items of round t; item ``order[i]`` is item i."""
@@ -132,7 +123,6 @@ class ContextualWorld(CompiledListWorld):
         return kept, self.labels(t, order)
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
-        """Return the users of round t for compiled loops."""
         from .users import ContextUsers  # imports the compiler
 
         items = self.living(t) if labels is None else self.living(t)[labels]
@@ -184,7 +174,6 @@ class ContextualWorld(CompiledListWorld):
         return fixed, dynamic
 
     def spans(self, start: int, stop: int) -> Iterator[int]:
-        """Yield the end of each phase, and the rounds in which items are born."""
         while start < stop:
             ends = [stop, *self._renewals[self._renewals > start][:1].tolist()]
             if self._n_phases > 1 and self._phase is not None:
@@ -205,7 +194,6 @@ class ContextualWorld(CompiledListWorld):
         return next((end for end in self.spans(0, 2**62) if end < 2**62), None)
 
     def numbers(self) -> dict[str, Any]:
-        """The arguments from which the world was made."""
         given = {
             "labels": self._contexts,
             "item_labels": self._item_labels,
@@ -219,8 +207,7 @@ class ContextualWorld(CompiledListWorld):
 
     def _at(self, t: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return share, attraction and examination in round t."""
-        if t < 0:
-            raise ValueError(f"t must not be negative; got {t}")
+        check_round(t)
         k = 0 if self._phase is None else t // self._phase % self._n_phases
         share, attraction, examination = (
             part[k if len(part) > 1 else 0] for part in (self._share, self._attraction, self._examination)

@@ -96,14 +96,7 @@ class _External(World):
     def __init__(self, given: Any) -> None:
         self._given = given
         self.name = str(getattr(given, "name", "") or type(given).__name__)
-
-    @property
-    def n_items(self) -> int:
-        return int(self._given.n_items)
-
-    @property
-    def n_positions(self) -> int:
-        return int(self._given.n_positions)
+        self.n_items, self.n_positions = int(given.n_items), int(given.n_positions)
 
     def first_change(self) -> int | None:
         first_change = getattr(self._given, "first_change", None)

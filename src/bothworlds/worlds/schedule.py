@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .base import World, first_difference, stochastic
+from .base import World, check_round, first_difference, stochastic
 
 FOREVER = 2**62  # the end of a phase that lasts for all rounds
 
@@ -47,27 +47,15 @@ class Changing(World):
         self._phases = plan(INITIAL_PHASES)
         # Stochastic checks attraction and examination.
         self.examination = stochastic(self._phases[1][0], examination).examination
-
-    @property
-    def n_items(self) -> int:
-        """The number of items to choose from."""
-        return self._phases[1].shape[1]
-
-    @property
-    def n_positions(self) -> int:
-        """The number of positions to fill."""
-        return self.examination.size
+        self.n_items, self.n_positions = self._phases[1].shape[1], self.examination.size
 
     def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        """(n_items, n_positions) probabilities of a click in round t."""
-        if t < 0:
-            raise ValueError(f"t must not be negative; got {t}")
+        check_round(t)
         probabilities = np.outer(self._phase(t)[1], self.examination)
         probabilities.setflags(write=False)
         return probabilities
 
     def spans(self, start: int, stop: int) -> Iterator[int]:
-        """Yield the end of each phase."""
         while start < stop:
             start = min(self._phase(start)[0], stop)
             yield start
