@@ -16,8 +16,8 @@ from bothworlds.serve.engine import engine
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.stores import open_store
 
-VISITS = 200  # at a time
-UNTRACED, SETTLING = 4, 2  # parts before tracing, since compilation allocates too, and before growth is measured
+VISITS = 400  # at a time
+UNTRACED, SETTLING = 5, 2  # parts before tracing, since compilation allocates too, and before growth is measured
 ALLOWANCE = 60  # bytes per visit: a response that was kept would take a thousand
 
 
