@@ -24,7 +24,7 @@ SIZES = {
     "a-list-for-every-visitor.ipynb": {"PAGES": 8_000, "SEEDS": 2},
 }
 
-PROGRESS = re.compile(r"([\w ]+: \d+% after .*\n)+")
+PROGRESS = re.compile(r"(.+: \d+% after .*\n)+")
 
 HIDE = """
 def hide(names):

@@ -226,7 +226,7 @@ RESTRICTED = {
 @pytest.mark.parametrize("policy", ["all-weather", "ftrl-pbm", "gibbs-ts"])
 @pytest.mark.parametrize("restriction", RESTRICTED.values(), ids=RESTRICTED)
 def test_constraints_do_not_bias_what_is_learned(restriction, policy):
-    ranker, rng = Ranker(RATES, 2, policy=policy, seed=5), np.random.default_rng(2)
+    ranker, rng = Ranker(list(RATES), 2, policy=policy, seed=5), np.random.default_rng(2)
     for k in range(2500):
         visit(ranker, rng, **restriction(k))
     learned = ranker.learned()
@@ -236,7 +236,7 @@ def test_constraints_do_not_bias_what_is_learned(restriction, policy):
 
 @pytest.mark.slow
 def test_without_the_charge_for_absence_the_worst_item_looks_best():
-    ranker, rng = Ranker(RATES, 2, policy="ftrl-pbm", seed=5), np.random.default_rng(2)
+    ranker, rng = Ranker(list(RATES), 2, policy="ftrl-pbm", seed=5), np.random.default_rng(2)
     for k in range(2500):
         ranker.rank(**RESTRICTED["the worst item excluded on 60% of pages"](k))
         page = ranker._pending[ranker._last_id]
@@ -261,7 +261,7 @@ def test_a_pinned_item_is_charged_at_the_other_slots():
 
 @pytest.mark.parametrize("policy", CHANGEABLE)
 def test_a_saved_ranker_keeps_items_and_constraints(tmp_path, policy):
-    ranker, rng = Ranker(RATES, 2, policy=policy, seed=5), np.random.default_rng(2)
+    ranker, rng = Ranker(list(RATES), 2, policy=policy, seed=5), np.random.default_rng(2)
     for k in range(100):
         visit(ranker, rng, **({"exclude": ["worst"]} if k % 2 else {}))
     ranker.add("new")

@@ -94,7 +94,7 @@ def expectations(w, propensity_of=lambda state, ranking, propensity: propensity)
             given = ranking, propensity_of(fresh, ranking, propensity), exact_array(clicks)
             x, p = fresh.leading.marginals, fresh.marginals
             all_weather.add_losses(fresh.loss, fresh.spread, fresh.counts, x, p, fresh.weight[0], *given, NONE_ABSENT)
-            all_weather.compare(fresh, *given, NO_NOTE, NONE_ABSENT)
+            all_weather.compare(fresh, fresh.sampler.marginals, *given, NO_NOTE, NONE_ABSENT)
             loss += chance * likely * np.array([[entry.value for entry in row] for row in fresh.loss])
             difference += chance * likely * fresh.comparison.difference[0].value
     return loss, difference, frequency, state

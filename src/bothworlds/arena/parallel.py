@@ -197,7 +197,9 @@ def worker_processes(workers: int) -> Iterator[Executor]:
     """
     import loky
 
-    pool = loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
+    # Compiled code is kept in memory for good: this is no leak for which a worker would have to be replaced.
+    kept = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e12"}
+    pool = loky.ProcessPoolExecutor(workers, initializer=_ignore_interrupts, env=kept)
     try:
         yield pool
     except BaseException:
