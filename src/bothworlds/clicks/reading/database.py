@@ -113,7 +113,10 @@ def report_progress(connection: Any, title: str, progress: bool | None) -> Itera
 def _poll_progress(connection: Any, report: ReportProgress, finished: Event) -> None:
     reported = 0
     while not finished.wait(0.1):
-        now = max(reported, int(connection.query_progress()))
+        try:
+            now = max(reported, int(connection.query_progress()))
+        except import_extra("duckdb").ConnectionException:  # closed, since an interrupt came while this was joined
+            return
         try:
             report(now - reported)
         except KeyboardInterrupt:  # raised in this thread, while the statement still runs in the other
