@@ -6,6 +6,7 @@ import json
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from bothworlds import clicks
@@ -36,37 +37,13 @@ def test_a_ranking_is_evaluated_in_one_command():
     for words in (
         "a > b",
         "inverse propensity",
-        "doubly robust",
+        "doubly robust (chosen)",
         "95% interval",
-        "effective impressions",
-        "position 2",
+        "change",
+        "shown as such",
     ):
         assert words in message
     assert "Warning" not in message
-
-
-@pytest.mark.slow
-def test_a_model_in_which_clicks_depend_on_each_other_is_warned_of(tmp_path):
-    pages = clicks.Pages.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 0], [1, 1]])
-    for name, said in (("cascade", True), ("item-ctr", False)):
-        clicks.fit(pages, model=name).save(tmp_path / "model.json")
-        message = " ".join(answer("log.csv", "-r", "a,b", "--model", tmp_path / "model.json").split())
-        assert ("a click depends on the rest of the page" in message) is said
-
-
-def test_weights_that_were_cut_leave_the_clipped_estimate_without_an_interval():
-    row = next(
-        line for line in answer("log.csv", "-r", "a,b", "--clip-weights", "1.5").splitlines() if "clipped" in line
-    )
-    assert [cell.strip() for cell in row.split("│")][-2] == "-"
-
-
-def test_a_small_negative_number_has_no_sign():
-    from bothworlds.cli import compare, evaluate, fit_tables
-
-    assert evaluate._number(-1e-9) == fit_tables._number(-1e-9) == "0.0000"
-    assert compare._interval(-1e-9, 1e-9) == "+0.0000 to +0.0000"
-    assert compare._interval(float("nan"), float("nan")) == "-"
 
 
 @pytest.mark.slow
@@ -125,6 +102,7 @@ def test_filters_are_handed_on(a_log):
         "top_items": 4,
         "columns": {"item": "product"},
         "skip_bad": False,
+        "clip": False,
     }
 
 
@@ -166,16 +144,6 @@ def test_several_files_are_one_log(a_log):
 
 
 @pytest.mark.slow
-def test_replay_is_played_when_asked_for():
-    assert "replay of uniform" in answer("log.csv", "-p", "uniform", "--replay")
-
-
-@pytest.mark.slow
-def test_warnings_are_printed_in_plain_words():
-    assert "warning: Clipping" in answer("log.csv", "-r", "a,b", "--clip-weights", "2")
-
-
-@pytest.mark.slow
 def test_results_and_figure_are_written(tmp_path):
     message = answer("log.csv", "-r", "a,b", "-r", "d,c", "--out", tmp_path / "r.json", "--plot", tmp_path / "f.svg")
     found = json.loads((tmp_path / "r.json").read_text())["evaluations"]
@@ -185,24 +153,18 @@ def test_results_and_figure_are_written(tmp_path):
     assert "figure:" in message
 
 
-@pytest.mark.slow
-def test_a_figure_of_an_unsupported_target_can_be_drawn(tmp_path):
-    path = tmp_path / "new.csv"
-    path.write_text("item,1,2\na,1,0\nnew,0,1\n")
-    message = answer("log.csv", "--marginals", path, "--plot", tmp_path / "f.svg")
-    assert "100.0% at position 2" in message
-    assert (tmp_path / "f.svg").is_file()
-
-
 @pytest.mark.parametrize(
     ("arguments", "error_of"),
     [
         ((), "nothing to evaluate"),
         (("-r", "a,b,c"), "3 items and the log 2 positions"),
-        (("-r", "a,nobody"), "never shows item 'nobody'"),
+        (("-r", "nobody,nothing"), "never shows an item of nobody, nothing"),
+        (("-t", "new.csv"), "new.csv: there is no such file"),
+        (("-r", "a,b", "--windows", "month"), "windows must be"),
+        (("-r", "a,b", "--examination", "x"), "--examination must be"),
+        (("-r", "a,b", "--placements", "p.csv"), "must end in .parquet"),
         (("-p", "nonsense"), "nonsense"),
         (("-r", "a,b", "--columns", "item=a,item=b"), "--columns has item twice"),
-        (("-r", "a,b", "--replay"), "--replay needs a policy"),
         (("-r", "a,b", "--plot", "f.txt"), "must end in .svg or .png or .pdf"),
         (("-r", "a,b", "--out", "r.txt"), "must end in .json"),
         (("-r", "a,b", "--clip-weights", "-1"), "clip_weights must be above 0"),
@@ -213,3 +175,14 @@ def test_invalid_targets_are_refused_in_one_line(arguments, error_of):
     assert result.exit_code == 2
     assert error_of in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.slow
+def test_a_file_of_rankings_is_evaluated_with_warnings_and_placements(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("position,item\n1,a\n2,nobody\n")
+    message = " ".join(answer("log.csv", "-t", path, "--placements", tmp_path / "p.parquet").split())
+    assert "not from this log: it does not determine" in message
+    assert "The log never shows item 'nobody'" in message
+    table = pq.read_table(tmp_path / "p.parquet").to_pylist()
+    assert [(row["item"], row["how_determined"]) for row in table] == [("a", "shown"), ("nobody", "open")]

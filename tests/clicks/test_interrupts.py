@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 import bothworlds
-from bothworlds.clicks import evaluate, generate, replay
-from bothworlds.clicks.offpolicy import pages, policy_training
-from bothworlds.clicks.offpolicy import replay as replay_module
-from bothworlds.clicks.offpolicy.impressions import open_impressions
+from bothworlds.clicks import evaluate, generate
+from bothworlds.clicks.offpolicy import policy_training
 from bothworlds.clicks.reading import database
 from bothworlds.clicks.reading.database import Database, interrupts, run
 from tests.clicks.evaluation_logs import as_log, logging_policy
@@ -67,35 +65,19 @@ def reports(monkeypatch, module):
 
 @pytest.mark.slow
 def test_a_policy_learns_and_decides_a_little_at_a_time(monkeypatch, rng):
-    monkeypatch.setattr(pages, "PAGES", 70)
-    monkeypatch.setattr(policy_training, "DRAWS", 300)
-    seen = reports(monkeypatch, policy_training)
     log = as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 1000), UNIFORM.marginals)
     some = evaluate(log, bothworlds.policy("ftrl-pbm"), draws=1000)
-    assert sum(seen["learning"]) == 1000
-    assert max(seen["learning"]) <= 70
-    assert seen["drawing lists"] == [300, 300, 300, 100] * 2
-    monkeypatch.undo()
-    assert evaluate(log, bothworlds.policy("ftrl-pbm"), draws=1000) == some
+    monkeypatch.setattr(policy_training, "BATCH", 70)
+    again = evaluate(log, bothworlds.policy("ftrl-pbm"), draws=1000)
+    assert again.estimate("dr").value == some.estimate("dr").value
 
 
-def test_replay_reports_every_page(monkeypatch, rng):
-    monkeypatch.setattr(pages, "PAGES", 70)
-    seen = reports(monkeypatch, replay_module)
-    replay(
-        as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 500), UNIFORM.marginals), bothworlds.policy("uniform")
-    )
-    assert sum(seen["replaying"]) == 500
-    assert max(seen["replaying"]) == 70
-
-
-def test_reading_for_an_evaluation_reports_its_steps(monkeypatch, rng):
+@pytest.mark.slow
+def test_every_long_query_of_an_evaluation_reports_its_progress(monkeypatch, rng):
     seen = reports(monkeypatch, database)
-    with open_impressions(
-        as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 50), UNIFORM.marginals), progress=None
-    ) as log:
-        pages.page_batches(log, progress=None)
-    assert list(seen) == ["reading rows", "checking pages", "reading impressions", "sorting pages"]
+    log = as_log(*draw_pages(rng, UNIFORM, np.full((3, 2), 0.5), 50), UNIFORM.marginals)
+    evaluate(log, ["a", "b"], progress=True)
+    assert list(seen) == ["reading rows", "checking pages", "counting pages"]
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.ndjson", "log.csv.gz"])
@@ -154,8 +136,8 @@ def interrupt_at(words, *command, folder):
     "words",
     [
         pytest.param(b"reading rows", marks=pytest.mark.nightly),
-        b"reading impressions",
-        pytest.param(b"learning", marks=pytest.mark.nightly),
+        b"counting pages",
+        pytest.param(b"training", marks=pytest.mark.nightly),
     ],
 )
 def test_ctrl_c_ends_an_evaluation_in_one_line(large_log, tmp_path, words):

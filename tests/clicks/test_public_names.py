@@ -38,6 +38,8 @@ print(sorted(name for name in clicks.__all__ if not callable(getattr(clicks, nam
 SIGNATURES = {
     "fit": "log, model, method, iterations, prior, ordered, intervals, seed, progress",
     "score": "model, log",
+    "evaluate": "log, target, marginals, estimator, windows, examination, cluster, since, clip_weights, draws, seed, "
+    "label, progress",
     "load_model": "path",
 }
 

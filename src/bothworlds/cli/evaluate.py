@@ -1,32 +1,45 @@
-"""The command ``evaluate``: off-policy evaluation of rankings and policies on a click log."""
+"""The command ``evaluate``: what other rankings and policies would have earned, from a click log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .common import CLICK_LOGS, app, check_outputs, policy_of
-from .log_options import Columns, Files, Format, Positions, Query, SkipBad, TopItems, read_log
+from .log_options import ReadLog, reads_log
 from .tables import print_rows
 
 if TYPE_CHECKING:
     from ..clicks import Evaluation
 
+MOST_QUERIES = 3  # that gain or lose most
+
 
 @app.command(rich_help_panel=CLICK_LOGS)
+@reads_log("clip")
 def evaluate(
-    log: Files,
+    log: ReadLog,
+    target: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="FILE",
+            help="A ranking per query, .csv, .ndjson or .parquet: a table with the columns query, position, item.",
+        ),
+    ] = None,
     ranking: Annotated[
         list[str] | None,
         typer.Option(
             "--ranking",
             "-r",
             metavar="ITEM,ITEM,...",
-            help="A ranking to evaluate, best first. Names with commas are quoted as in CSV, '\"a,b\",c', or "
+            help="One ranking for all queries, best first. Names with commas are quoted as in CSV, '\"a,b\",c', or "
             'written as a JSON list, \'["a,b", "c"]\'.',
         ),
     ] = None,
@@ -42,70 +55,77 @@ def evaluate(
             help="CSV of a random ranking to evaluate: a row per item, its probability in a column per position.",
         ),
     ] = None,
-    format: Format = None,
-    query: Query = None,
-    columns: Columns = None,
-    top_items: TopItems = None,
-    positions: Positions = None,
+    estimator: Annotated[
+        str,
+        typer.Option(help="auto, cells, pbm, pbm+level, ubm, shrunken; with propensities ips, snips, clipped, dr."),
+    ] = "auto",
+    windows: Annotated[str, typer.Option(help="Windows with levels of their own: auto, day, week or none.")] = "auto",
+    examination: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NUMBERS", help="Examination from another surface: a fitted model, or like 1,0.6,0.4."
+        ),
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="What is independent: page or query.")] = "page",
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="Only pages from this date on.")] = None,
     clip_weights: Annotated[
         float | None,
         typer.Option(help="Largest weight of the clipped estimate; by default the square root of the impressions."),
     ] = None,
-    replay: Annotated[
-        bool,
-        typer.Option(
-            "--replay", help="Also run policies on the pages that show their decision; for uniformly random logs."
-        ),
-    ] = False,
-    model: Annotated[
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of policies, halves and folds.")] = 0,
+    plot: Annotated[
         Path | None,
-        typer.Option(
-            help="A click model that was fitted to this log, .json: warns if clicks depend on each other in it, "
-            "and the log itself is not tested."
-        ),
+        typer.Option(help="Draw predicted against observed changes of lists held out: .svg, .png or .pdf."),
     ] = None,
-    skip_bad: SkipBad = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the policies.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="Draw the estimates to this file: .svg, .png or .pdf.")] = None,
+    placements: Annotated[
+        Path | None, typer.Option(help="Write all placements and how they are determined to this file: .parquet.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write all results to this file: .json.")] = None,
 ) -> None:
-    """Estimate the clicks that rankings and policies would have had on a click log.
+    """Estimate the clicks that other rankings would have had on the traffic of a click log.
 
-    The log must have propensities: the probability of every item at the position where it was shown.
-    A click must depend on its own item and position only; otherwise estimates are biased, and there is a warning.
-    Several targets are compared.
+    The log is what any ranking leaves behind: query, position, item, click and, if possible, event and date.
+    It needs no propensities. The estimate is checked on lists of the log that are held out.
     A policy is trained on one half of the log and evaluated on the other half, and vice versa.
 
-    [bold]bothworlds evaluate clicks.csv --ranking a,b,c --policy ftrl-pbm --plot evaluation.svg[/bold]
+    [bold]bothworlds evaluate log.parquet --target new.csv --plot evaluation.svg[/bold]
     """
-    from ..clicks import load_model
-    from ..clicks.offpolicy.evaluation import compare_targets
+    from ..clicks.offpolicy.evaluation import Evaluator
 
     check_outputs(plot, out, (".json",))
-    fitted = None if model is None else load_model(model)
+    check_outputs(None, placements, (".parquet",))
     policies = [policy_of(text) for text in policy or []]
     lists = [parse_ranking(text) for text in ranking or []]
     tables = [read_marginals(path) for path in marginals or []]
-    targets: list[Any] = [*lists, *policies, *tables]
-    if not targets:
-        raise ValueError("nothing to evaluate; give --ranking a,b,c or --policy NAME or --marginals FILE")
-    labels = [""] * (len(lists) + len(policies)) + [path.stem for path in marginals or []]
-    read = read_log(
-        log,
-        format=format,
-        columns=columns,
-        query=query,
-        positions=positions,
-        top_items=top_items,
-        skip_bad=skip_bad,
+    if not (target or policies or lists or tables):
+        raise ValueError("nothing to evaluate; give --target FILE, --ranking a,b,c, --policy NAME or --marginals FILE")
+    found = Evaluator(
+        log(),
+        windows=None if windows == "none" else windows,
+        examination=_examination(examination),
+        cluster=cluster,
+        since=since,
+        clip_weights=clip_weights,
+        seed=seed,
     )
-    replays = _replay(read, policies, seed) if replay else []
-    evaluations = compare_targets(read, targets, clip_weights=clip_weights, seed=seed, labels=labels, model=fitted)
+    judge = partial(found.evaluate, estimator=estimator)
+    evaluations = [judge(path, label=path.name) for path in target or []]
+    evaluations += [judge(one) for one in (*lists, *policies)]
+    evaluations += [judge(None, marginals=one, label=path.stem) for one, path in zip(tables, marginals or [])]
     for evaluation in evaluations:
-        _print_table(evaluation)
-        _print_notes(evaluation)
-    _print_replays(replays)
-    _write(evaluations, replays, plot, out)
+        _print(evaluation)
+    _write(evaluations, plot, placements, out)
+
+
+def _examination(text: str | None) -> Any:
+    if text is None or text.endswith(".json"):
+        return text
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(
+            f"--examination must be a fitted model, .json, or numbers like 1,0.6,0.4; got {text!r}"
+        ) from error
 
 
 def parse_ranking(text: str) -> list[Any]:
@@ -156,72 +176,63 @@ def read_marginals(path: Path) -> dict[str, list[float]]:
     return table
 
 
-def _print_table(evaluation: Evaluation) -> None:
-    from ..clicks.offpolicy.result import ESTIMATOR_NAMES
-
-    places = [f"position {position}" for position in evaluation.positions]
-    headings = ["clicks per page", *places, "whole page", "95% interval"]
-    rows = []
-    for name in evaluation.estimators:
-        parts = [evaluation.estimate(name, position) for position in (*evaluation.positions, None)]
-        label = ESTIMATOR_NAMES[name] + (f" at {evaluation.clip_weights:.4g}" if name == "clipped" else "")
-        rows.append([label, *(_number(part.value) for part in parts), _interval(parts[-1])])
-    for attribute, label, style in (
-        ("effective_impressions", "effective impressions", ",.0f"),
-        ("effective_clicks", "effective clicks", ",.1f"),
-        ("mean_weight", "mean weight", ".3f"),
-        ("unsupported", "not supported", ".1%"),
-    ):
-        if evaluation.support:
-            rows.append([label, *(format(getattr(part, attribute), style) for part in evaluation.support), ""])
+def _print(evaluation: Evaluation) -> None:
+    typer.echo(evaluation.reason)
+    title = f"{evaluation.target} on {evaluation.traffic}: clicks per page"
     dim = [k for k, name in enumerate(evaluation.estimators) if name == "logged"]
-    print_rows(evaluation.target, headings, rows, names=headings[:1], dim=dim)
-
-
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:z.4f}"
-
-
-def _interval(estimate: Any) -> str:
-    return "-" if estimate.lower != estimate.lower else f"{estimate.lower:z.4f} to {estimate.upper:z.4f}"
-
-
-def _print_notes(result: Any) -> None:
-    for note in result.notes:
+    print_rows(title, ["estimator", "value", "95% interval"], evaluation.rows(), names=["estimator"], dim=dim)
+    shown, tied, weakly, is_open = evaluation.shares
+    typer.echo(
+        f"Placements of the target: {shown:.1%} shown as such, {tied:.1%} by examination of other items, "
+        f"{weakly:.1%} weakly determined, {is_open:.1%} open."
+    )
+    _print_queries(evaluation)
+    for note in evaluation.notes:
         typer.secho(note, dim=True)
-    for warning in result.warnings:
+    for warning in evaluation.warnings:
         typer.secho(f"warning: {warning}", fg="yellow")
 
 
-def _replay(log: Any, policies: Sequence[Any], seed: int) -> list[Any]:
-    from ..clicks import replay
-
-    if not policies:
-        raise ValueError("--replay needs a policy; give --policy NAME")
-    return [replay(log, policy, seed=seed) for policy in policies]
-
-
-def _print_replays(replays: Sequence[Any]) -> None:
-    for replay in replays:
-        value = replay.estimate
-        typer.echo(
-            f"replay of {replay.target}: {_number(value.value)} clicks per page, 95% interval {_interval(value)}, "
-            f"on {replay.matches:,} of {replay.pages:,} pages ({replay.share:.2%})"
-        )
-        _print_notes(replay)
+def _print_queries(evaluation: Evaluation) -> None:
+    """The queries that gain and lose most clicks."""
+    rows = evaluation.queries.to_pylist()
+    if evaluation.chosen is None or len(rows) < 2 or rows[0]["value"] is None or rows[0]["value"] != rows[0]["value"]:
+        return
+    changed = [(row["pages"] * (row["value"] - row["logged"]), row["query"], row["change"]) for row in rows]
+    some = (
+        [one for one in changed[:MOST_QUERIES] if one[0] > 0.0],
+        [one for one in reversed(changed[-MOST_QUERIES:]) if one[0] < 0.0],
+    )
+    for verb, ones in zip(("gain", "lose"), some):
+        if ones:
+            listed = ", ".join(f"{query} ({gain:+,.0f} clicks, {share:+.0%})" for gain, query, share in ones)
+            typer.echo(f"Queries that {verb} most: {listed}.")
 
 
-def _write(evaluations: Sequence[Evaluation], replays: Sequence[Any], plot: Path | None, out: Path | None) -> None:
+def _write(evaluations: Sequence[Evaluation], plot: Path | None, placements: Path | None, out: Path | None) -> None:
     if out is not None:
         import json
 
         from ..files import save_text
 
-        results = {"evaluations": evaluations, "replays": replays}
-        document = {name: [part.as_dict() for part in parts] for name, parts in results.items()}
-        save_text(out, json.dumps(document, indent=2))
+        save_text(out, json.dumps({"evaluations": [part.as_dict() for part in evaluations]}, indent=2))
         typer.echo(f"results: {out}")
-    if plot is not None:
-        from .evaluate_figure import draw_evaluations
+    if placements is not None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-        typer.echo(f"figure:  {draw_evaluations(evaluations, plot)}")
+        from ..files import replacing
+
+        tables = [
+            one.placements.append_column("target", pa.array([one.target] * len(one.placements))) for one in evaluations
+        ]
+        with replacing(placements) as file:
+            pq.write_table(pa.concat_tables(tables), file)
+        typer.echo(f"placements: {placements}")
+    if plot is not None:
+        from ..arena.figures import drawing
+        from ..clicks.figures import draw_backtest
+
+        with drawing(plot) as panels:
+            draw_backtest(panels[0][0], evaluations[0])
+        typer.echo(f"figure:  {plot}")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .model.score import Score, score
     from .offpolicy.evaluation import evaluate
     from .offpolicy.obp_fields import from_obp, to_obp
-    from .offpolicy.replay import replay
     from .offpolicy.result import Evaluation
     from .pages import Pages
 
@@ -34,7 +33,6 @@ __all__ = [
     "generate",
     "load_model",
     "read",
-    "replay",
     "score",
     "to_obp",
 ]
@@ -55,7 +53,6 @@ _MODULES = {
     "generate": "generator",
     "load_model": "model.model",
     "read": "log",
-    "replay": "offpolicy.replay",
     "score": "model.score",
     "to_obp": "offpolicy.obp_fields",
 }

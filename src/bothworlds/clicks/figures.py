@@ -20,6 +20,8 @@ from .model.predict import rates_of_counts
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .offpolicy.result import Evaluation
+
 INK, GUIDE, FAINT = PALETTE[0], "0.6", "#B3D4E8"
 HIGHEST = 1.8  # upper end of the axis of examination, since intervals may extend far above 1
 CROWD = 30  # more pairs than this are drawn in bins
@@ -248,3 +250,21 @@ def _split(comparison: Comparison) -> tuple[list[dict[str, Any]], list[dict[str,
     scale = max(max(abs(row["difference"]) for row in table[: max(len(table) // 2, 1)]), 1e-3)
     drawn = [row for row in table if row["difference"] > -WIDEST * scale]
     return drawn, [row for row in table if row not in drawn]
+
+
+def draw_backtest(panel: Axes, evaluation: Evaluation) -> None:
+    """Draw predicted against observed changes of the lists that were held out, with 95% intervals."""
+    table = evaluation.backtest
+    base, observed, predicted, error = (
+        table[name].to_numpy() for name in ("baseline", "observed", "predicted", "standard_error")
+    )
+    panel.set(title=f"{base.size} lists held out", xlabel="predicted change, clicks per page", ylabel="observed change")
+    if not base.size:
+        return
+    x, y, slope = predicted - base, observed - base, float(table["slope"][0].as_py())
+    panel.errorbar(x, y, yerr=Z * error, fmt="o", color=INK, ecolor=FAINT, markersize=2.5, linewidth=0.8)
+    ends = np.array([min(x.min(), 0.0), max(x.max(), 0.0)])
+    panel.plot(ends, ends, color=GUIDE, linewidth=1, label="as predicted")
+    panel.axhline(0.0, color=GUIDE, linewidth=0.6, linestyle=":")
+    panel.plot(ends, slope * ends, color=PALETTE[1], linewidth=1.2, label=f"observed: {slope:.2f} times")
+    panel.legend(frameon=False, fontsize=6.5)

@@ -79,6 +79,10 @@ class Log:
         ((rows, timed),) = self._run(f"SELECT count(*), count({self.time}) FROM rows WHERE {self.where}")
         return bool(rows == timed > 0)
 
+    def n_windows(self, windows: str) -> int:
+        """Return the number of days or weeks of the log; ``windows`` is "day" or "week"."""
+        return int(self._run(f"SELECT count(DISTINCT {self._window(windows)}) FROM rows WHERE {self.where}")[0][0])
+
     @cached_property
     def _counted(self) -> Counts:
         return self._count(None)
@@ -155,6 +159,10 @@ class Log:
             propensity=flat.field("propensity").to_numpy(zero_copy_only=False) if propensities else None,
             by={name: found[f"by_{k}"].to_numpy() for k, name in enumerate(by)},
         )
+
+    def rows(self, columns: str) -> Any:
+        """Return columns of all rows, in the order of the log, as an Arrow table."""
+        return self._arrays(f"SELECT {columns} FROM rows WHERE {self.where} ORDER BY rowid")
 
     def since(self, date: Any) -> Log:
         """Return the log of the rows at or after a date, such as "2026-01-31". Raises ValueError if none are left."""

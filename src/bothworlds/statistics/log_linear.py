@@ -83,8 +83,9 @@ class LogLinear:
     null: Floats  # (S, d) an orthonormal basis of the moves of columns that moves of rows undo in all cells
     covariance: Floats  # (S, S) of column effects, but for moves in ``null``
     _cells: _Cells
+    _tied: _Cells  # those cells whose row and columns have clicks without the prior
     _second: _Derivatives
-    _index: tuple[Ints, Ints]  # (R,) the place of a row among those with clicks, or -1; (K,) of the sorted cells
+    _index: tuple[Ints, Ints, Ints]  # (R,) the place of a row in _cells, or -1; (K,) their order; (R,) place in _tied
     _given: tuple[Ints, Ints, Mask]  # (K,) row and (K, c) columns of the cells, and which were shown
     _zero: tuple[Mask, Mask]  # rows and columns without clicks that were shown with one that has clicks
 
@@ -110,20 +111,47 @@ class LogLinear:
         of_row, seen = self._given[0], self._given[2]
         key, known = self._key(i, code), self._key(of_row[seen], self._given[1][seen] + self.first[:-1])
         zero = self._zero[0][i] | self._zero[1][code].any(axis=1)
-        place = self._index[0][i]
+        place = self._index[2][i]
         live = (place >= 0) & np.isfinite(self.column_effect[code]).all(axis=1)
-        apart = self.null[code].sum(axis=1) - _row_means(self._cells, self.null)[place]
+        if not self._tied.starts[-1]:
+            return np.isin(key, known) | zero
+        apart = self.null[code].sum(axis=1) - _row_means(self._tied, self.null)[place]
         return np.isin(key, known) | zero | (live & (np.abs(apart) < 1e-6).all(axis=1))
 
-    def variance(self, row: ArrayLike, columns: ArrayLike) -> Floats:
-        """Return the variances of log probabilities (T,); NaN for those that are 0 or not determined."""
+    def variance(self, row: ArrayLike, columns: ArrayLike, *, shared: bool = False) -> Floats:
+        """Return the variances of log probabilities (T,); NaN for those that are 0 or not determined.
+
+        With ``shared``, only the part that is due to columns, which further impressions of the row do not make smaller.
+        """
         i, code = self._codes(row, columns)
-        place = self._index[0][i]
-        contrast = -self._second.centre[place]
-        np.add.at(contrast, (np.arange(i.size)[:, None], code), 1.0)
-        spread = 1.0 / self._second.weight[place] + np.einsum("ts,su,tu->t", contrast, self.covariance, contrast)
-        live = (place >= 0) & np.isfinite(self.column_effect[code]).all(axis=1) & self.determined(i, columns)
-        return np.where(live, spread, np.nan)
+        live = self._live(i, code) & self.determined(row, columns)
+        parts = self.variances_of_sums(row, columns, live.astype(np.float64), np.arange(i.size), i.size)
+        if shared and live.any():
+            parts = parts - 1.0 / self._second.weight[self._index[0][i]]
+        return np.where(live, parts, np.nan)
+
+    def variances_of_sums(
+        self, row: ArrayLike, columns: ArrayLike, slope: ArrayLike, group: Ints, groups: int
+    ) -> Floats:
+        """Return the variances of functions of the probabilities (groups,), each with the gradient of its group.
+
+        ``slope`` (T,) has derivatives with respect to logs of probabilities, which must be determined.
+        """
+        i, code = self._codes(row, columns)
+        used = self._live(i, code)
+        place, code, own = self._index[0][i][used], code[used], group[used]
+        g = np.asarray(slope, np.float64)[used]
+        of_columns = np.zeros((groups, self.column_effect.size))
+        for f in range(code.shape[1]):
+            np.add.at(of_columns, (own, code[:, f]), g)
+        key, cell = np.unique(own * self._second.weight.size + place, return_inverse=True)
+        of_rows, (owner, place) = np.bincount(cell, g), np.divmod(key, max(self._second.weight.size, 1))
+        np.subtract.at(of_columns, owner, of_rows[:, None] * self._second.centre[place])
+        alone = np.bincount(owner, of_rows**2 / self._second.weight[place], groups)
+        return np.asarray(alone + np.einsum("gs,st,gt->g", of_columns, self.covariance, of_columns, optimize=True))
+
+    def _live(self, i: Ints, code: Ints) -> Mask:
+        return np.asarray((self._index[0][i] >= 0) & np.isfinite(self.column_effect[code]).all(axis=1))
 
     def influence(self, row: ArrayLike, columns: ArrayLike, slope: ArrayLike) -> Floats:
         r"""Return what one impression of every cell of the fit adds to a function of the probabilities (2, K).
@@ -138,7 +166,7 @@ class LogLinear:
         """
         i, code = self._codes(row, columns)
         place, g = self._index[0][i], np.asarray(slope, np.float64)
-        used = (place >= 0) & np.isfinite(self.column_effect[code]).all(axis=1)
+        used = self._live(i, code)
         of_rows = np.bincount(place[used], g[used], self._second.weight.size)
         of_columns = np.bincount(code[used].ravel(), np.repeat(g[used], code.shape[1]), self.column_effect.size)
         of_columns = of_columns - np.einsum("rs,r->s", self._second.centre, of_rows)
@@ -187,7 +215,8 @@ def fit(
     shown, clicked
         (K,) impressions and clicks.
     prior
-        Impressions to add to every cell that was shown, clicked at the mean rate.
+        Impressions to add to every cell that was shown, clicked at the mean rate. They determine nothing: what is
+        known of cells that were not shown follows from clicks.
     rows, levels
         The numbers of rows, and of levels of every factor; by default those that occur.
 
@@ -208,30 +237,26 @@ def fit(
     extra = prior * seen * (c.sum() / max(n.sum(), 1.0))
     clicks, misses = c + extra, n - c + prior * seen - extra
     live = np.bincount(i, clicks, R) > EDGE, _by_column(code, clicks, S) > EDGE
-    inside = np.flatnonzero(seen & live[0][i] & live[1][code].all(axis=1))
-    inside = inside[np.argsort(i[inside], kind="stable")]
-    place = np.where(live[0], np.cumsum(live[0]) - 1, -1)
-    contexts, context = np.unique(code[inside], axis=0, return_inverse=True)
-    starts = np.searchsorted(place[i[inside]], np.arange(int(live[0].sum()) + 1)).astype(np.int64)
-    work = np.tile([[0.0], [EDGE]], len(contexts))
-    cells = _Cells(starts, context.ravel(), clicks[inside], misses[inside], np.ascontiguousarray(contexts), work)
+    inside, place, cells = _sorted_cells(i, code, clicks, misses, live, seen)
+    clicked = np.bincount(i, c, R) > EDGE, _by_column(code, c, S) > EDGE
+    tied = (inside, place, cells) if not prior else _sorted_cells(i, code, clicks, misses, clicked, seen)
     with np.errstate(divide="ignore"):
         start = np.log((_by_column(code, clicks, S) + 0.5) / (_by_column(code, n, S) + 1.0))
     a, b, second, inverse, steps, converged, gain = _newton(cells, _top_zero(start, first, live[1])[0], first)
     b, tops = _top_zero(b, first, live[1])
     # A column without clicks is sure to have probability 0 if a row with clicks was shown there, and likewise a row.
-    dead = seen & (live[0][i].astype(int) + live[1][code].sum(axis=1) == len(first) - 1)
+    dead = seen & (clicked[0][i].astype(int) + clicked[1][code].sum(axis=1) == len(first) - 1)
     zero = np.zeros(R, bool), np.zeros(S, bool)
     zero[0][i[dead]] = True
     zero[1][code[dead].ravel()] = True
-    zero = zero[0] & ~live[0], zero[1] & ~live[1]
+    zero = zero[0] & ~clicked[0], zero[1] & ~clicked[1]
     row_effect, column_effect = np.full(R, np.nan), np.where(live[1], b, np.where(zero[1], -np.inf, np.nan))
     row_effect[i[seen]] = -np.inf
     row_effect[live[0]] = np.minimum(a + tops.sum(), 0.0) if first.size == 2 else a + tops.sum()
-    null = _null_space(cells, live[1])
+    null = _null_space(tied[2], clicked[1])
     found = LogLinear(
         row_effect, column_effect, first, np.nan, steps, converged, gain, null, inverse,
-        cells, second, (place, inside), (i, code - first[:-1], seen), zero,
+        cells, tied[2], second, (place, inside, tied[1]), (i, code - first[:-1], seen), zero,
     )  # fmt: skip
     p = np.where(seen, found.predict(i, code - first[:-1]), 0.0)
     object.__setattr__(found, "log_likelihood", float((xlogy(c, p) + xlog1py(n - c, -np.minimum(p, 1.0))).sum()))
@@ -258,6 +283,20 @@ def _checked(
         raise ValueError("rows and levels must be from 0 to one less than their numbers")
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return i, level + first[:-1], n, c, first, size
+
+
+def _sorted_cells(
+    i: Ints, code: Ints, clicked: Floats, missed: Floats, live: tuple[Mask, Mask], seen: Mask
+) -> tuple[Ints, Ints, _Cells]:
+    """The cells whose row and columns are live, sorted by row; their order; the place of every row among live ones."""
+    inside = np.flatnonzero(seen & live[0][i] & live[1][code].all(axis=1))
+    inside = inside[np.argsort(i[inside], kind="stable")]
+    place = np.where(live[0], np.cumsum(live[0]) - 1, -1)
+    contexts, context = np.unique(code[inside], axis=0, return_inverse=True)
+    starts = np.searchsorted(place[i[inside]], np.arange(int(live[0].sum()) + 1)).astype(np.int64)
+    work = np.tile([[0.0], [EDGE]], len(contexts))
+    contexts = np.ascontiguousarray(contexts)
+    return inside, place, _Cells(starts, context.ravel(), clicked[inside], missed[inside], contexts, work)
 
 
 def _by_column(code: Ints, values: Floats, columns: int) -> Floats:

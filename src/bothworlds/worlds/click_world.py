@@ -75,6 +75,7 @@ class ClickWorld(CompiledListWorld):
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Users:
         from ..statistics.click_users import make_users  # imports the compiler
+        from . import users  # noqa: F401, registers the clicks of users, which other compiled code calls
 
         order = np.arange(self.n_items) if labels is None else labels
         return make_users(

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import Counts, evaluate, fit, read
+from bothworlds.clicks import Counts, evaluate, fit
 from tests.clicks.written import counts
 from tests.commands import run
 
@@ -394,12 +394,6 @@ def test_a_query_of_text_logs_is_named_with_its_region(tmp_path):
     assert "there is no query '5'" in error_of(write(tmp_path, GOOD), query="5")
 
 
-def test_counts_and_text_cannot_be_evaluated(tmp_path):
-    for text in ("item,position,impressions,clicks\na,1,2,1\n", GOOD):
-        with pytest.raises(ValueError, match="fit a model to it instead"):
-            evaluate(read(write(tmp_path, text)), ["a"])
-
-
 @pytest.mark.parametrize("number", ["1.000", "12.345", "1.000.000", "' 1.000'"])
 def test_a_point_between_thousands_is_refused(tmp_path, number):
     text = f"item;position;impressions;clicks\ntea;1;900;9\nmilk;1;{number.strip(chr(39))};0\n"
@@ -498,7 +492,7 @@ def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
     assert counts(path, positions=2).notes == ()
     assert any(
         "jump from 2 to 500" in note
-        for note in evaluate(many(path), {"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}).notes
+        for note in evaluate(many(path), marginals={"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}).notes
     )
 
 

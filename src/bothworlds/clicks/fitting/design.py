@@ -51,6 +51,7 @@ class Design(NamedTuple):
 
     items: tuple[str, ...]  # of the R rows
     queries: tuple[str, ...]
+    pairs: Ints  # (R,) query * (number of items) + item, by their indices in the log; increasing
     labels: tuple[tuple[Any, ...], ...]  # of the levels of every factor
     row: Ints  # (K,)
     columns: Ints  # (K, factors)
@@ -131,6 +132,7 @@ def _design(
     return Design(
         items=tuple(log.items[i] for i in (pairs % n).tolist()),
         queries=tuple(log.queries[q] for q in (pairs // n).tolist()),
+        pairs=pairs,
         labels=tuple(tuple(labels) for labels, _ in factors),
         row=codes,
         columns=columns,

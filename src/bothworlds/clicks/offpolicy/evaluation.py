@@ -2,247 +2,423 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from numbers import Real
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import whole
-from ...kernels import Floats
-from ..model.model import ClickModel
-from ..reading.database import report_progress
-from .direct_method import Rates, fit_cell_rates, rate_variances
-from .importance_weighting import weighted_estimates
-from .impressions import CellCounts, Impressions, cell_counts, fold_shares, open_impressions, page_length_variance
-from .list_dependence import list_dependence
+from ...checks import choice, whole
+from ...extras import import_extra
+from ...kernels import Floats, Ints
+from ..model.model import ClickModel, load_model
+from .backtest import Backtest, backtest
+from .choice import Choice, asked_for, choose
+from .click_rates import MODELS, FittedRates, RateModel, level_distance
+from .dependence import Dependence, list_dependence
+from .identification import OPEN, Identified, bounds_of_value, identify, placement_table, what_to_log
+from .importance_weighting import Weighted, weighted_estimates
+from .logged import Terms, logged_pages
 from .policy_training import from_policy, is_policy
-from .result import Estimate, Evaluation, make_estimate
-from .targets import Target, from_marginals, from_ranking
-from .warnings import (
-    dependence_warnings,
-    disagreement_warnings,
-    log_notes,
-    model_warnings,
-    rest_of_page_notes,
-    rest_of_page_warnings,
-    support_warnings,
-)
+from .result import ALIASES, NAN, Z95, Change, Estimate, Evaluation, make_estimate
+from .targets import Target, from_marginals, from_ranking, from_rankings, read_rankings
+from .warnings import FEWEST_IMPRESSIONS, all_warnings, log_notes, wrong_propensities
+
+WEIGHTED = ("ips", "snips", "clipped", "dr")
+ESTIMATORS = ("auto", *MODELS, "shrunken", *WEIGHTED, *ALIASES)
+
+
+class _Value(NamedTuple):
+    """An estimate of the whole page with what it is made of."""
+
+    name: str
+    clicks: Floats  # (m,) per position
+    of_query: Floats  # (Q,) clicks times the share of pages
+    terms: list[tuple[Ints, Floats]]
+    unseen: float
+    shrunken: float
 
 
 def evaluate(
     log: Any,
-    target: Any,
+    target: Any = None,
     *,
+    marginals: Mapping[Any, Any] | None = None,
+    estimator: str = "auto",
+    windows: str | None = "auto",
+    examination: Any = None,
+    cluster: str = "page",
+    since: Any = None,
     clip_weights: float | None = None,
-    seed: int = 0,
     draws: int | None = None,
+    seed: int = 0,
     label: str = "",
-    model: ClickModel | Mapping[str, ClickModel] | None = None,
     progress: bool | None = None,
 ) -> Evaluation:
-    r"""Estimate the clicks per page that a ranking, a random ranking or a policy would have had.
+    """Estimate the clicks per page that another ranking would have had on the traffic of a log.
 
-    Estimates weight single placements, and assume that a click depends on its own item and position only. If it also
-    depends on the rest of the page, as in the models ``ubm``, ``cascade``, ``dcm``, ``sdbn``, ``dbn`` and ``ccm``, they
-    are biased, by an amount that their intervals do not include. If the log groups impressions into pages, it is tested
-    whether clicks depend on the items above, and there is a warning if they do, or a note if pages vary too little;
-    :func:`bothworlds.clicks.compare` says which model fits.
+    The log needs no propensities. An estimator is chosen by how well it predicts lists of the log that were held out;
+    if none predicts them better than no change, or if the log does not determine the target, there is no value.
 
     Parameters
     ----------
     log
-        A log from :func:`bothworlds.clicks.read`, or a path or table that :func:`bothworlds.clicks.read` accepts. If
-        its pages differ in length, a position counts in proportion to the pages that have it.
+        A log from :func:`bothworlds.clicks.read`, or a path or table that :func:`bothworlds.clicks.read` accepts;
+        pages or counts.
     target
-        A list or an array of item names, one for every position of the log; or marginals, a dictionary of the
-        probabilities of each item at every position; or a policy. A policy is trained on one half of the log and
-        evaluated, without learning, on the other half, and vice versa.
+        A list of item names, one for every position of the log; or a dictionary from query to list; or a file or table
+        with the columns query, position, item; or a policy, which is trained on one half of the log and evaluated,
+        without learning, on the other half, and vice versa.
+    marginals
+        Instead of a target, the probabilities of each item at every position: ``{item: [...]}``.
+    estimator
+        ``"auto"``, or one of ``cells``, ``pbm`` (``direct``), ``pbm+level``, ``ubm``, ``shrunken``, and for a log with
+        propensities ``ips``, ``snips``, ``clipped``, ``dr``.
+    windows
+        Windows of time whose level may differ: ``"day"``, ``"week"``, None for none; ``"auto"`` takes weeks if the log
+        has at least three of them, else days likewise, else none.
+    examination
+        The examination of positions from another surface, for a log that does not determine it: a fitted model, its
+        path, or a list of numbers.
+    cluster
+        What is independent: ``"page"``, or ``"query"`` for an interval over queries like these.
+    since
+        A date: only pages from then on.
     clip_weights
         The largest weight of the clipped estimate; by default the square root of the number of impressions, so that
         the bias vanishes as logs grow.
-    seed, draws
-        The seed of a policy's decisions, and how many decisions are averaged.
+    draws, seed
+        How many decisions of a policy are averaged; the seed of these and of random halves and folds.
     label
         The name of the target.
-    model
-        A click model that was fitted to the log. It does not change the estimates; if clicks depend on each other in
-        it, there is a warning, and the log itself is not tested.
     progress
         Whether to show progress bars on standard error; by default if it is a terminal.
 
-    Returns
-    -------
-    Evaluation
-        Estimates named ``logged`` (of the logged rankings), ``ips``, ``snips``, ``clipped``, ``direct`` and ``dr``, per
-        position and for the whole page, each with a 95% interval, but for ``clipped`` where weights were cut; how well
-        the log supports the target; warnings. Their
-        formulas and references are in :mod:`bothworlds.clicks.offpolicy.importance_weighting`.
-
     Examples
     --------
-    A log of random lists in which "a" is clicked half of the time and "b" never:
+    Two lists that a shop has shown determine a third, since "b" was shown at both positions:
 
-    >>> from bothworlds.clicks import from_obp
-    >>> import numpy as np
-    >>> action = np.arange(4000) % 2
-    >>> reward = (action == 0) & (np.arange(4000) % 4 == 0)
-    >>> log = from_obp({"action": action, "reward": reward, "pscore": np.full(4000, 0.5)}, names=["a", "b"])
-    >>> evaluation = evaluate(log, ["a"])
-    >>> evaluation
-    <Evaluation of 'a' on 4,000 pages: clicks per page, 95% interval
-      the log itself      0.2500  0.2366 to 0.2634
-      inverse propensity  0.5000  0.4732 to 0.5268
-      self-normalised     0.5000  0.4781 to 0.5219
-      clipped             0.5000  0.4732 to 0.5268
-      direct method       0.5...  0.4... to 0.5...
-      doubly robust       0.5...  0.4... to 0.5...>
-    >>> evaluation.estimate("snips").value, evaluation.estimate("logged").value
-    (0.5, 0.25)
-    >>> evaluation.warnings
-    ()
+    >>> log = {"event": [k // 2 for k in range(800)], "position": [1, 2] * 400,
+    ...     "item": ["a", "b"] * 200 + ["b", "c"] * 200, "click": ([1, 0, 0, 0, 1, 1, 0, 0] * 50 + [1, 0, 0, 1] * 100)}
+    >>> evaluation = evaluate(log, ["a", "c"])
+    >>> evaluation.chosen, round(evaluation.value, 2), evaluation.determined
+    ('pbm', 1.0, 1.0)
+    >>> evaluate(log, ["c", "a"], estimator="cells").value
+    nan
     """
-    options: dict[str, Any] = {"clip_weights": clip_weights, "seed": seed, "draws": draws, "progress": progress}
-    return compare_targets(log, [target], labels=[label], model=model, **options)[0]
+    options: dict[str, Any] = {"windows": windows, "examination": examination, "cluster": cluster, "since": since}
+    if target is None and marginals is None:
+        raise ValueError("nothing to evaluate; give a target, or marginals={item: [...]}")
+    if target is not None and marginals is not None:
+        raise ValueError("give either a target or marginals")
+    found = Evaluator(log, **options, clip_weights=clip_weights, draws=draws, seed=seed, progress=progress)
+    return found.evaluate(target, marginals=marginals, estimator=estimator, label=label)
 
 
-def compare_targets(
-    log: Any,
-    targets: Iterable[Any],
-    *,
-    clip_weights: float | None = None,
-    seed: int = 0,
-    draws: int | None = None,
-    labels: Sequence[str] | None = None,
-    model: ClickModel | Mapping[str, ClickModel] | None = None,
-    progress: bool | None = None,
-) -> list[Evaluation]:
-    """Evaluate several targets on one log, which is read once; the other arguments are those of :func:`evaluate`."""
-    cap: Any = clip_weights
-    if cap is not None and not (isinstance(cap, Real) and 0.0 < float(cap) < np.inf):
+class Evaluator:
+    """A log that is read, fitted and held out once, for several targets; arguments are those of :func:`evaluate`."""
+
+    def __init__(
+        self,
+        log: Any,
+        *,
+        windows: str | None = "auto",
+        examination: Any = None,
+        cluster: str = "page",
+        since: Any = None,
+        clip_weights: float | None = None,
+        draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> None:
+        cap: Any = clip_weights
+        if cap is not None and not (isinstance(cap, Real) and 0.0 < float(cap) < np.inf):
+            raise ValueError(
+                f"clip_weights must be above 0 and finite (the estimate ips does not clip); got {clip_weights!r}"
+            )
+        self.clip, self.seed, self.progress = clip_weights, whole(seed, "seed", 0), progress
+        self.draws = None if draws is None else whole(draws, "draws", 1)
+        self.logged, self.log = logged_pages(log, windows, since, cluster, progress)
+        curve, self.curve_name = _curve(examination, self.logged.pages.positions)
+        self.has_propensities = self.logged.pages.propensity is not None
+        names = ["pbm"]
+        if len(self.logged.pages.windows) > 1:
+            names.append("pbm+level")
+        if self.logged.has_pages and len(self.logged.pages.positions) > 1 and curve is None:
+            names.append("ubm")
+        self.models = {name: RateModel(name, self.logged, curve if name != "ubm" else None) for name in names}
+        self.fits = {name: model.fit() for name, model in self.models.items()}
+
+    @cached_property
+    def halves(self) -> tuple[Ints, Ints]:
+        """Counts of the pages of two random halves."""
+        return self.logged.halves(self.seed)
+
+    @cached_property
+    def backtest(self) -> Backtest:
+        """Lists held out in turn."""
+        return backtest(self.logged, list(self.models.values()), self.seed, self.progress)
+
+    @cached_property
+    def dependence(self) -> Dependence | None:
+        """Whether clicks depend on the items above."""
+        return list_dependence(self.logged, self.fits["pbm"].design, self.seed)
+
+    @cached_property
+    def levels(self) -> float:
+        """How far levels of windows differ, in widened standard errors."""
+        return level_distance(self.fits["pbm+level"]) / self._factor("pbm+level") if "pbm+level" in self.fits else 0.0
+
+    def evaluate(
+        self, given: Any, *, marginals: Mapping[Any, Any] | None = None, estimator: str = "auto", label: str = ""
+    ) -> Evaluation:
+        """Return the evaluation of one target."""
+        name = ALIASES.get(choice(estimator, "estimator", ESTIMATORS), estimator)
+        target = self._target(given, marginals)
+        target = replace(target, label=label or target.label)
+        logged, fit = self.logged, self.fits["pbm"]
+        placed = [target.placements(logged, count, h) for h, count in enumerate(self._counts(target))]
+        together = type(placed[0])(*(np.concatenate(part) for part in zip(*placed)))
+        found = identify(logged, together, fit)
+        weighted = None
+        if self.has_propensities:
+            weighted = weighted_estimates(logged, target, self.models["pbm"], self.halves, self.clip)
+        values = {one: self._value(one, target) for one in ("cells", *self.models) if one != "ubm" or target.lists}
+        log_terms = [(logged.pages.count, logged.click_terms())]
+        estimates = self._estimates(values, weighted, log_terms)
+        picked = self._choose(name, target, estimates, found, weighted)
+        bounds, warned = self._bounds(values["pbm"], found), list[str]()
+        value = _whole(estimates, picked.name).value if picked.name else NAN
+        lower, upper = (value, value) if found.shares[OPEN] <= 0.0 else bounds
+        warned += all_warnings(self, target, picked, found, values, estimates, weighted)
+        own = picked.name if picked.name in self.models else None
+        tested = own or _best(self.backtest)
+        return Evaluation(
+            target=target.label,
+            chosen=picked.name,
+            reason=picked.reason,
+            value=value,
+            change=self._change(picked.name, values, weighted, value),
+            lower_bound=lower,
+            upper_bound=upper,
+            determined=1.0 - found.shares[OPEN],
+            positions=logged.pages.positions,
+            estimates=tuple(estimates),
+            candidates=self.backtest.candidates,
+            support=weighted.support if weighted else (),
+            clip_weights=weighted.clip if weighted else None,
+            pages=round(logged.total),
+            queries_in_log=len(logged.pages.queries),
+            shares=found.shares,
+            placements=placement_table(logged, found, target.unknown),
+            queries=self._queries(values.get(picked.name or "")),
+            backtest=self.backtest.table(logged, tested),
+            notes=(*logged.pages.notes, *log_notes(self), *target.notes),
+            warnings=(*what_to_log(logged, found, fit, target.unknown), *warned),
+        )
+
+    def _counts(self, target: Target) -> Sequence[Ints]:
+        """The pages that every part of a target is evaluated on."""
+        return (self.logged.pages.count,) if len(target.parts) == 1 else self.halves
+
+    def _target(self, given: Any, marginals: Mapping[Any, Any] | None) -> Target:
+        if marginals is not None:
+            return from_marginals(marginals, self.logged)
+        if is_policy(given):
+            return from_policy(given, self.logged, self.halves, self.seed, self.draws, self.progress)
+        named = isinstance(given, Mapping) and {str(key).lower() for key in given} >= {"position", "item"}
+        if isinstance(given, Mapping) and not named:
+            return from_rankings(given, self.logged)
+        is_list = isinstance(given, (list, tuple)) and not any(isinstance(one, Mapping) for one in given)
+        if is_list or (getattr(given, "ndim", 0) == 1 and getattr(given.dtype, "names", None) is None):
+            return from_ranking(given, self.logged)
+        if (lists := read_rankings(given)) is not None:
+            if list(lists) == [""] and "" not in self.logged.pages.queries:
+                return from_ranking(lists[""], self.logged)
+            return from_rankings(lists, self.logged)
+        made = f"; bothworlds.policy({given!r}) makes a policy" if isinstance(given, str) else ""
         raise ValueError(
-            f"clip_weights must be above 0 and finite (the estimate ips does not clip); got {clip_weights!r}"
+            "target must be a list of items, a dictionary from query to list, a table with the columns query, position "
+            f"and item, or a policy; got {given!r}{made}"
         )
-    whole(seed, "seed", 0)
-    if draws is not None:
-        draws = whole(draws, "draws", 1)
-    if model is not None and not isinstance(model, (ClickModel, Mapping)):
-        raise ValueError(f"model must be a fitted click model, as fit and load_model return it; got {model!r}")
-    given = list(targets)
-    if labels is not None and len(labels) != len(given):
-        raise ValueError(f"{len(given)} targets need as many labels; got {len(labels)}")
-    with open_impressions(log, progress) as impressions:
-        cells = cell_counts(impressions, 0), cell_counts(impressions, 1)
-        if not all(fold.shown.sum() for fold in cells):
-            raise ValueError("the log has too few pages to split it into two halves")
-        models = fit_cell_rates(cells[0]), fit_cell_rates(cells[1])
-        dependence, untested = dependence_warnings(model), list[str]()
-        if not dependence:
-            found = list_dependence(impressions)
-            dependence, untested = rest_of_page_warnings(found), rest_of_page_notes(impressions, found)
-        notes = [*log_notes(impressions), *untested]
-        evaluations: list[Evaluation] = []
-        for one, label in zip(given, labels or [""] * len(given)):
-            target = _target(one, impressions, seed, draws, progress)
-            target = replace(target, label=label or target.label)
-            with report_progress(
-                impressions.connection, f"evaluating {len(evaluations) + 1} of {len(given)}", progress
-            ):
-                evaluations.append(
-                    _evaluate_target(impressions, cells, models, target, clip_weights, notes, dependence)
-                )
-        return evaluations
 
+    def _value(self, name: str, target: Target) -> _Value:
+        """The value of a target by a model, and what every page adds to it."""
+        logged, (queries, _, m, _) = self.logged, self.logged.shape
+        kept = None if target.has is None or target.has.all() else ~target.has
+        clicks, of_query = np.zeros(m), np.zeros(queries)
+        terms, unseen, shrunken = [], 0.0, 0.0
+        counts = self._counts(target)
+        for h, count in enumerate(counts):
+            model = self.models.get(name) or RateModel(name, logged)
+            fit = self._fit(model, None if len(counts) == 1 else count)
+            placed = target.placements(logged, count, h)
+            found = fit.predict(placed)
+            clicks += np.bincount(placed.position, found.clicks, m)
+            of_query += np.bincount(placed.query, found.clicks, queries)
+            known = not np.isnan(found.clicks).any()
+            of_pages = fit.terms(found) if known else np.full(len(logged.pages), np.nan)
+            unseen += fit.unseen(found) if known else NAN
+            shrunken += fit.shrunken(found) if known and name == "pbm" else NAN
+            if kept is not None:
+                of_pages = of_pages + logged.click_terms(kept)
+            terms.append((count, of_pages))
+        if kept is not None:
+            clicks = clicks + logged.clicks(kept)
+            own = np.where(kept, np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total, 0.0)
+            of_query, shrunken = of_query + own, shrunken + own.sum()
+        return _Value(name, clicks, of_query, terms, unseen, shrunken)
 
-def _target(target: Any, impressions: Impressions, seed: int, draws: int | None, progress: bool | None) -> Target:
-    if isinstance(target, Mapping):
-        return from_marginals(target, impressions)
-    if is_policy(target):
-        return from_policy(target, impressions, seed, draws, progress)
-    if getattr(target, "ndim", 0) == 1 or (isinstance(target, Sequence) and not isinstance(target, (str, bytes))):
-        return from_ranking(target, impressions)
-    made = f"; bothworlds.policy({target!r}) makes a policy" if isinstance(target, str) else ""
-    raise ValueError(f"target must be a list of items, a dictionary of marginals, or a policy; got {target!r}{made}")
+    def _fit(self, model: RateModel, count: Ints | None) -> FittedRates:
+        return self.fits[model.name] if count is None and model.name in self.fits else model.fit(count)
 
+    def _factor(self, name: str | None) -> float:
+        """By how much errors of a model exceed what chance explains."""
+        found = self.backtest.of("pbm" if name == "shrunken" else name)
+        return float(np.sqrt(max(found.phi, 1.0))) if found else 1.0
 
-def _evaluate_target(
-    impressions: Impressions,
-    cells: tuple[CellCounts, CellCounts],
-    models: tuple[Rates, Rates],
-    target: Target,
-    clip_weights: float | None,
-    notes: list[str],
-    dependence: list[str],
-) -> Evaluation:
-    weighable = (cells[0].weighable + cells[1].weighable).sum(axis=0)
-    fewest = weighable.min(initial=np.inf, where=weighable > 0.0) if impressions.weighable else 1.0
-    clip = float(np.sqrt(fewest)) if clip_weights is None else float(clip_weights)
-    # Residuals of a fold use the model of the other fold; those of its own model would be too small.
-    weighed, support = weighted_estimates(impressions, target, np.stack([models[1].rate, models[0].rate]), clip)
-    direct = _direct(impressions, cells, models, target)
-    unknown = (fold_shares(cells) * [(x * ~model.known).sum(axis=0) for x, model in zip(target.marginals, models)]).sum(
-        0
-    )
-    warnings = model_warnings(impressions, unknown + target.unknown)
-    if impressions.weighable:
-        estimates = [estimate for estimate in weighed if estimate.estimator != "dr"] + direct + weighed[-len(direct) :]
-        warnings = [
-            *support_warnings(support),
-            *warnings,
-            *disagreement_warnings(direct, estimates[-len(direct) :], support),
-        ]
-    else:
-        estimates, support = [estimate for estimate in weighed if estimate.estimator == "logged"] + direct, ()
-        warnings.append(
-            "The log has no propensities: only the direct method is available, which is as good as its model."
+    def _apart(self, of_query: Floats) -> Floats:
+        """(Q,) how far the part of every query is from its share of the whole."""
+        return of_query - of_query.sum() * self.logged.of_query / self.logged.total
+
+    def _estimates(self, values: Mapping[str, _Value], weighted: Weighted | None, log_terms: Terms) -> list[Estimate]:
+        logged = self.logged
+        clicks = logged.clicks()
+        of_log = np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total
+        error = logged.error(log_terms, self._apart(of_log))
+        estimates = _of_model("logged", logged.pages.positions, clicks, error, _rule_of_three(clicks, logged.total))
+        for name, one in values.items():
+            error = self._factor(name) * logged.error(one.terms, self._apart(one.of_query))
+            estimates += _of_model(name, logged.pages.positions, one.clicks, error, one.unseen)
+        pbm = values["pbm"]
+        whole_page = _whole(estimates, "pbm")
+        estimates.append(make_estimate("shrunken", None, pbm.shrunken, whole_page.standard_error, pbm.unseen))
+        return estimates + (weighted.estimates if weighted else [])
+
+    def _choose(
+        self, name: str, target: Target, estimates: list[Estimate], found: Identified, weighted: Weighted | None
+    ) -> Choice:
+        known = {one.estimator for one in estimates if one.position is None and one.value == one.value}
+        open_share = found.shares[OPEN]
+        if name != "auto":
+            if name in WEIGHTED and weighted is None:
+                raise ValueError(f"the estimator {name!r} needs propensities, and the log has none")
+            if name == "ubm" and not self.logged.has_pages:
+                raise ValueError("the estimator 'ubm' needs pages, and the log has no column event that groups rows")
+            if name == "ubm" and not target.lists:
+                raise ValueError("the estimator 'ubm' needs one list per query; marginals are not enough")
+            if name not in {one.estimator for one in estimates}:
+                why = "times over at least two windows" if name == "pbm+level" else "at least two positions"
+                raise ValueError(f"the estimator {name!r} needs {why}")
+            return asked_for(name, known.__contains__, open_share)
+        usable = weighted is not None and all(
+            part.effective_impressions >= FEWEST_IMPRESSIONS and not wrong_propensities(part)
+            for part in weighted.support[:-1]
         )
-    return Evaluation(
-        target=target.label,
-        positions=impressions.positions,
-        estimates=tuple(estimates),
-        support=support,
-        clip_weights=clip if impressions.weighable else None,
-        pages=impressions.pages,
-        notes=(*notes, *target.notes),
-        warnings=(*dependence, *warnings),
+        if usable and self.dependence is not None and self.dependence.fires:
+            usable = False
+        picked = choose(known.__contains__, self.backtest, usable, self.levels, self.dependence, open_share)
+        if picked.name and self.curve_name and picked.name in self.models:
+            return picked._replace(reason=f"{picked.reason} Examination is that of {self.curve_name}.")
+        return picked
+
+    def _change(
+        self, name: str | None, values: Mapping[str, _Value], weighted: Weighted | None, value: float
+    ) -> Change:
+        """The change, with an interval from slope times change to change, and 1.96 widened standard errors outside."""
+        logged = self.logged
+        base = float(logged.clicks().sum())
+        if name is None or value != value or base <= 0.0:
+            return Change(NAN, NAN, NAN)
+        own = values.get("pbm" if name == "shrunken" else name)
+        terms = own.terms if own else weighted.terms[name] if weighted else []
+        of_log = logged.click_terms(pooled=own is None)  # weighted estimates have means of positions
+        joint = [(count, (term - (value / base) * of_log) / base) for count, term in terms]
+        apart = None
+        if own is not None:
+            of_base = np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total
+            apart = (own.of_query - (value / base) * of_base) / base
+        outside = Z95 * self._factor(name) * logged.error(joint, apart)
+        change = value / base - 1.0
+        tested = self.backtest.of(name)
+        slope = max(tested.slope, 0.0) if tested else 1.0
+        low, high = sorted((change, slope * change))
+        return Change(change, max(low - outside, -1.0), high + outside)
+
+    def _bounds(self, pbm: _Value, found: Identified) -> tuple[float, float]:
+        """Bounds on the value by the position-based model, if the target is not determined."""
+        if found.shares[OPEN] <= 0.0:
+            return NAN, NAN
+        fit, p = self.fits["pbm"], found.placements
+        some = found.how != OPEN
+        prediction = fit.predict(type(p)(*(part[some] for part in p)))
+        error = self.logged.error([(self.logged.pages.count, fit.terms(prediction))])
+        own = self._kept_clicks(p)
+        return bounds_of_value(float(prediction.clicks.sum()) + own, self._factor("pbm") * error, fit, found)
+
+    def _kept_clicks(self, p: Any) -> float:
+        """Clicks per page of queries without placements, which keep their rankings."""
+        kept = np.ones(self.logged.shape[0], bool)
+        kept[p.query] = False
+        return float(self.logged.clicks(kept).sum())
+
+    def _queries(self, one: _Value | None) -> Any:
+        """The Arrow table of queries, those that gain most first."""
+        logged = self.logged
+        some = np.flatnonzero(logged.of_query)
+        base, pages = logged.clicks_of_query[some], logged.of_query[some]
+        value = one.of_query[some] * logged.total / pages if one else np.full(some.size, np.nan)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.where(base > 0.0, value / base - 1.0, np.nan)
+        order = np.argsort(-np.nan_to_num(pages * (value - base)), kind="stable")
+        columns = {"pages": pages, "logged": base, "value": value, "change": change}
+        names = [logged.pages.queries[some[k]] for k in order.tolist()]
+        return import_extra("pyarrow").table({"query": names} | {key: part[order] for key, part in columns.items()})
+
+
+def _curve(given: Any, positions: tuple[int, ...]) -> tuple[Floats | None, str]:
+    """The examination curve of another surface, and its name."""
+    if given is None:
+        return None, ""
+    name = "the given curve"
+    if isinstance(given, (str, Path)):
+        name = Path(given).name
+        given = load_model(given)
+    if isinstance(given, ClickModel):
+        name = name if name != "the given curve" else f"the model of {given.origin or 'another log'}"
+        if given.model != "pbm" or not set(positions) <= set(given.positions):
+            raise ValueError(f"examination must be that of a position-based model with the positions {positions}")
+        given = [given.examination[given.positions.index(p)] for p in positions]
+    try:
+        curve = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        curve = np.empty(0)
+    good = (
+        curve.shape == (len(positions),) and np.isfinite(curve).all() and (curve >= 0.0).all() and (curve <= 1.0).all()
     )
+    if not good or not curve.any():
+        raise ValueError(
+            f"examination must be {len(positions)} numbers from 0 to 1, one for every position; got {given!r}"
+        )
+    return curve, name
 
 
-def _direct(
-    impressions: Impressions, cells: tuple[CellCounts, CellCounts], models: tuple[Rates, Rates], target: Target
-) -> list[Estimate]:
-    """The direct method: the sum of fitted rates over the target.
-
-    A policy that was trained on one fold is evaluated with the model of the other fold.
-    """
-    reach, m = impressions.reach, len(impressions.positions)
-    shares = (fold_shares(cells) * reach)[:, None, :]
-    value, variance = np.zeros(m), np.zeros(m + 1)
-    for model, weight in zip(models, shares * target.marginals):
-        value += (weight * model.rate).sum(axis=0)
-        variance += rate_variances(model, _sums(weight))
-    error = np.sqrt(variance + page_length_variance(impressions, value / reach))
-    unseen = np.where(value > 0.0, 0.0, reach * _rule_of_three(cells, target))
-    values, unseen_all = (np.append(part, part.sum()).tolist() for part in (value, unseen))
-    return [
-        make_estimate("direct", *row) for row in zip((*impressions.positions, None), values, error.tolist(), unseen_all)
-    ]
+def _of_model(name: str, positions: tuple[int, ...], clicks: Floats, error: float, unseen: float) -> list[Estimate]:
+    parts = [Estimate(name, p, value, NAN, NAN, NAN) for p, value in zip(positions, clicks.tolist())]
+    return [*parts, make_estimate(name, None, float(clicks.sum()), error, unseen)]
 
 
-def _rule_of_three(cells: tuple[CellCounts, CellCounts], target: Target) -> Floats:
-    """(m,) an upper bound on the click rate at positions without clicks: 3 per effective impression of the target."""
-    x = (fold_shares(cells)[:, None, :] * target.marginals).sum(axis=0)
-    shown = cells[0].shown + cells[1].shown
-    parts = np.divide(x**2, shown, out=np.where(x > 0.0, np.inf, 0.0), where=shown > 0.0).sum(axis=0)
-    return np.asarray(np.where(parts > 0.0, np.minimum(3.0 * parts, 1.0), 1.0))
+def _rule_of_three(clicks: Floats, pages: float) -> float:
+    return 0.0 if clicks.any() else 3.0 * clicks.size / max(pages, 3.0)
 
 
-def _sums(weight: Floats) -> Floats:
-    """(m + 1, n, m) the weights of the sums over each position, and over all positions."""
-    m = weight.shape[1]
-    alone = np.zeros((m + 1, *weight.shape))
-    alone[-1] = weight
-    for j in range(m):
-        alone[j, :, j] = weight[:, j]
-    return alone
+def _whole(estimates: Sequence[Estimate], name: str) -> Estimate:
+    return next(one for one in estimates if one.estimator == name and one.position is None)
+
+
+def _best(found: Backtest) -> str:
+    """The model that predicts held-out lists best."""
+    return min(found.candidates, key=lambda one: one.squared_error).model if found.candidates else "pbm"

@@ -1,28 +1,18 @@
-r"""Importance weighting: every logged impression is weighted by how much more often the target would show it.
+r"""Importance weighting: every logged result is weighted by how much more often the target would show it.
 
-Under the item-position model a click at position j depends only on the item there, so the
-weight of an impression is a ratio of marginals, :math:`w = x_{ij} / p`, and not of probabilities of whole lists. With
-c = 1 for a click, q the click rate in a model fitted to the other fold, and sums over the n impressions at j:
+If a click at position j depends only on the item there, the weight of a result is a ratio of marginals of its query,
+:math:`w = x_{qij} / p`, and not of probabilities of whole lists. With c = 1 for a click, r the click rate of a
+position-based fit to the other half of the pages, and sums over the n results at j:
 
 .. math::
 
     \text{ips} &= \tfrac1n \sum w c &
     \text{snips} &= \sum w c \big/ \sum w &
-    \text{clipped} &= \tfrac1n \sum \min(w, M) c
+    \text{clipped} &= \tfrac1n \sum \min(w, M) c &
+    \text{dr} &= \tfrac1n \sum \Big( \sum_i x_{qij} r_{qij} + w (c - r) \Big)
 
-    \text{direct} &= \sum_i x_{ij} q_{ij} &
-    \text{dr} &= \text{direct} + \tfrac1n \sum w (c - q)
-
-The estimate of a page is the sum over its positions. If pages differ in length, each is multiplied by :math:`e_j`, the
-share of pages that have position j, since clicks are per page. Every
-estimate is, or by the delta method nearly is, its expectation plus a sum of terms :math:`\varphi` of impressions:
-:math:`(w c - \text{ips})/n`, :math:`w (c - \text{snips})/\sum w`, and so on. Its variance is the sum of
-:math:`\varphi^2`; for the whole page :math:`\varphi` is added up page by page first, since the positions of one page
-may be dependent. In logs without pages they are assumed to be independent. If no click supports the
-target, the upper end of the interval is 3 divided by the effective number of impressions.
-
-If a policy was trained on the log, each fold is a stratum with its own target, and strata are averaged in
-proportion to their impressions.
+The estimate of a page is the sum over its positions, each times the share of pages that have it. Every estimate nearly
+is its expectation plus a sum of terms of results, such as :math:`(w c - \text{ips}) / n`, which are added up by page.
 
 References
 ----------
@@ -41,187 +31,151 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints
-from .impressions import Impressions
+from .click_rates import FittedRates, Mask, RateModel
+from .logged import LoggedPages, Placements
 from .result import Estimate, Support, make_estimate
-from .targets import Target
+from .targets import Mass, Target
 
-ESTIMATORS = ("logged", "ips", "snips", "clipped", "dr")
+TOLERATED = 1e-9  # share of a target
 
 
 class Weighted(NamedTuple):
-    """The impressions that can be weighted, as arrays."""
+    """Weighted estimates, the support of the target, and what every page adds to each estimate."""
 
-    page: Ints
-    place: Ints
-    stratum: Ints
-    c: Floats  # clicks
-    w: Floats  # weights
-    q: Floats  # click rates of the model
-    base: Floats  # direct estimates of their positions
+    estimates: list[Estimate]
+    support: tuple[Support, ...]
+    terms: dict[str, list[tuple[Ints, Floats]]]
+    clip: float
 
-    def sums(self, values: Any, shape: tuple[int, int]) -> Floats:
-        """(m, strata) the sums of one value for each impression."""
-        cell, cells = self.place * shape[1] + self.stratum, shape[0] * shape[1]
-        return np.bincount(cell, values, minlength=cells).astype(np.float64).reshape(shape)
+
+class _Half(NamedTuple):
+    """The results with a propensity of one half of the pages, or of all of them."""
+
+    often: Ints  # (P,) counts of pages
+    number: Floats  # (K,) of results, 0 without a propensity
+    w: Floats
+    r: Floats  # (K,) click rates of the model
+    base: Floats  # (K,) clicks by the model at the position of the result
 
 
 def weighted_estimates(
-    impressions: Impressions, target: Target, rates: Floats, clip: float
-) -> tuple[list[Estimate], tuple[Support, ...]]:
-    """Return the weighted estimates of a target, per position and for the whole page, and its support by the log.
+    logged: LoggedPages, target: Target, model: RateModel, halves: tuple[Ints, Ints], clip: float | None
+) -> Weighted:
+    """Return the weighted estimates of a target, per position and for the whole page."""
+    pages, m = logged.pages, logged.shape[2]
+    known = ~np.isnan(pages.propensity) if pages.propensity is not None else np.zeros(pages.click.size, bool)
+    fits = [model.fit(half) for half in reversed(halves)]
+    parts = [_half(logged, target, h, fit, half, known) for h, (fit, half) in enumerate(zip(fits, halves))]
+    shown = np.bincount(pages.position, known * pages.count[logged.page], m).astype(np.float64)
+    clip = float(np.sqrt(shown[shown > 0.0].min(initial=np.inf))) if clip is None else float(clip)
+    n = np.where(shown > 0.0, shown, np.nan)
+    reach = np.bincount(np.arange(logged.shown.size) % m, logged.shown * logged.scale / logged.total, m)
+    missing, unknown = _unsupported(logged, target, known, model)
 
-    ``rates`` (2, n_items, n_positions) are the fitted click rates for each fold.
-    """
-    rows = _weighted(impressions, target, rates)
-    terms = {
-        "logged": rows.c,
-        "ips": rows.w * rows.c,
-        "snips": rows.w * rows.c,
-        "clipped": np.minimum(rows.w, clip) * rows.c,
-        "dr": rows.w * (rows.c - rows.q) + rows.base,
+    def total(values: list[Floats]) -> Floats:
+        return np.asarray(
+            sum(np.bincount(pages.position, half.number * part, m) for half, part in zip(parts, values)), np.float64
+        )
+
+    c = pages.click.astype(np.float64)
+    wc, w = [half.w * c for half in parts], [half.w for half in parts]
+    gains = {
+        "ips": wc,
+        "snips": wc,
+        "clipped": [np.minimum(half.w, clip) * c for half in parts],
+        "dr": [half.base + half.w * (c - half.r) for half in parts],
     }
-    shape = len(impressions.positions), 2 if target.learned else 1
-    sums = {name: rows.sums(term, shape) for name, term in terms.items()}
-    sums |= {"n": rows.sums(np.ones_like(rows.w), shape), "w": rows.sums(rows.w, shape)}
-    values = _values(sums)
-    errors = _errors(impressions, rows, terms, sums, values)
-    support = _supports(impressions, target, rows, sums, clip)
-    reach = impressions.reach
-    unseen = {
-        name: _unseen_clicks(support, values["logged"] if name == "logged" else None, reach) for name in ESTIMATORS
-    }
-    estimates = []
-    for name in ESTIMATORS:
-        value = np.append(reach * values[name], (reach * values[name]).sum())
-        more = unseen[name]
-        if name == "clipped":  # biased where weights were cut: no interval
-            more = np.where([part.clipped > 0.0 for part in support], np.nan, more)
-        columns = (value.tolist(), errors[name].tolist(), more.tolist())
-        estimates += [make_estimate(name, *row) for row in zip((*impressions.positions, None), *columns)]
-    return estimates, support
-
-
-def _unseen_clicks(support: tuple[Support, ...], rates: Floats | None, reach: Floats) -> Floats:
-    """(m + 1,) an upper bound on the clicks at positions without any, by the rule of three: 3 / n."""
-    if rates is None:
-        clicks, n = zip(*((part.effective_clicks, part.effective_impressions) for part in support[:-1]))
-    else:
-        clicks, n = tuple(rates), tuple(part.impressions for part in support[:-1])
-    unseen = reach * np.where(np.array(clicks) > 0.0, 0.0, 3.0 / np.maximum(n, 3.0))
-    return np.append(unseen, unseen.sum())
-
-
-def _weighted(impressions: Impressions, target: Target, rates: Floats) -> Weighted:
-    rows = impressions.rows
-    if impressions.weighable:
-        rows = rows.those(~np.isnan(rows.propensity))
-    else:  # the weights are meaningless, but the logged click rates are not
-        rows = rows._replace(propensity=np.ones_like(rows.click))
-    at = rows.fold, rows.item, rows.place
-    base = (target.marginals * rates).sum(axis=1)
-    return Weighted(
-        rows.page,
-        rows.place,
-        rows.fold if target.learned else np.zeros_like(rows.fold),
-        rows.click,
-        target.marginals[at] / rows.propensity,
-        rates[at],
-        base[rows.fold, rows.place],
-    )
-
-
-def _values(sums: dict[str, Floats]) -> dict[str, Floats]:
-    """Estimates (m,) per page that has the position."""
-    n = sums["n"].sum(axis=1)
+    of_w, of_w2, of_w2c = total(w), total([one**2 for one in w]), total([one**2 * c for one in w])
+    kept = total([np.minimum(one, clip) for one in w])
+    cut = total([(one > clip).astype(np.float64) for one in w])
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Sums before division: sums of clicks are integers, and do not depend on the strata.
-        values = {name: sums[name].sum(axis=1) / n for name in ESTIMATORS}
-        parts = np.where(sums["n"] > 0.0, sums["n"] * sums["snips"] / sums["w"], 0.0)
-        values["snips"] = parts.sum(axis=1) / n
-    return values
-
-
-def _errors(
-    impressions: Impressions,
-    rows: Weighted,
-    terms: dict[str, Floats],
-    sums: dict[str, Floats],
-    values: dict[str, Floats],
-) -> dict[str, Floats]:
-    """(m + 1,) standard errors of each estimator: per position, and for the whole page."""
-    reach, m, every = impressions.reach, len(impressions.positions), impressions.rows
-    n, at = sums["n"].sum(axis=1), (rows.place, rows.stratum)
-    uneven = bool((reach < 1.0).any())
-    pages = impressions.pages if uneven else np.count_nonzero(np.bincount(rows.page))
-    errors = {}
-    for name, term in terms.items():
+        mean, kish, clicks = of_w / n, np.nan_to_num(of_w**2 / of_w2), np.nan_to_num(total(wc) ** 2 / of_w2c)
+        error = np.sqrt(np.maximum(of_w2 - of_w**2 / n, 0.0)) / n
+        lost, share = 1.0 - kept / of_w, reach / n
+        all_clicks = np.nan_to_num((share * total(wc)).sum() ** 2 / (share**2 * of_w2c).sum())
+        all_lost = 1.0 - (share * kept).sum() / (share * of_w).sum()
+    estimates, terms = [], {}
+    for name, gain in gains.items():
         with np.errstate(invalid="ignore", divide="ignore"):
-            if name == "snips":
-                share = sums["n"] / n[:, None] / sums["w"]
-                error = share[at] * rows.w * (rows.c - (sums[name] / sums["w"])[at])
-            else:
-                error = (term - (sums[name] / sums["n"])[at]) / n[rows.place]
-        error *= reach[rows.place]
-        variance = np.bincount(rows.place, error**2, minlength=m) * _unbiased(n)
-        variance += values[name] ** 2 * reach * (1.0 - reach) / impressions.pages
-        whole = variance.sum()
-        if impressions.has_pages and np.isfinite(whole):
-            page = np.bincount(rows.page, error, minlength=impressions.pages)
-            if uneven:
-                worth = values[name] / impressions.pages
-                page += np.bincount(every.page, worth[every.place]) - (reach * worth).sum()
-            whole = (page**2).sum() * _unbiased(np.array([pages]))[0]
-        errors[name] = np.sqrt(np.append(variance, whole))
-    return errors
-
-
-def _unbiased(n: Floats) -> Floats:
-    return np.divide(n, n - 1.0, out=np.full(n.shape, np.nan), where=n > 1.0)
-
-
-def _supports(
-    impressions: Impressions, target: Target, rows: Weighted, sums: dict[str, Floats], clip: float
-) -> tuple[Support, ...]:
-    m, shape = len(impressions.positions), sums["n"].shape
-    squares = rows.w**2
-    sums = sums | {"w2": rows.sums(squares, shape), "w2c": rows.sums(squares * rows.c, shape)}
-    sums |= {"cut": rows.sums(rows.w > clip, shape), "kept": rows.sums(np.minimum(rows.w, clip), shape)}
-    at = {name: part.sum(axis=1) for name, part in sums.items()}
-    spread = np.maximum(sums["w2"] - sums["w"] ** 2 / np.maximum(sums["n"], 1.0), 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean, error = at["w"] / at["n"], np.sqrt(spread.sum(axis=1)) / at["n"]
-        kish, clicks = at["w"] ** 2 / at["w2"], at["ips"] ** 2 / at["w2c"]
-        share = impressions.reach / at["n"]
-        all_clicks = (share * at["ips"]).sum() ** 2 / (share**2 * at["w2c"]).sum()
-        cut, lost = at["cut"] / at["n"], 1.0 - at["kept"] / at["w"]
-        all_lost = 1.0 - (share * at["kept"]).sum() / (share * at["w"]).sum()
-    kish, clicks = np.nan_to_num(kish), np.nan_to_num(clicks)
-    missing = unsupported(impressions, target)
-    columns = (at["n"], kish, clicks, mean, error, missing, cut, lost)
+            value = total(gain) / (of_w if name == "snips" else n)
+            at, base = pages.position, of_w if name == "snips" else n
+            each = [(g - (half.w if name == "snips" else 1.0) * value[at]) / base[at] for half, g in zip(parts, gain)]
+            variance = total([one**2 for one in each]) * n / (n - 1.0)
+        lacking = unknown if name == "dr" else missing
+        value = np.where(lacking > TOLERATED, np.nan, reach * value)
+        each = [reach[at] * one for one in each]
+        by_page = [
+            (half.often, logged.by_page(np.where(half.number > 0.0, one, 0.0))) for half, one in zip(parts, each)
+        ]
+        terms[name] = by_page
+        unseen = reach * np.where(clicks > 0.0, 0.0, 3.0 / np.maximum(kish, 3.0))
+        more = np.append(unseen, unseen.sum())
+        if name == "clipped":  # biased where weights were cut: no interval
+            more = np.where(np.append(cut, cut.sum()) > 0.0, np.nan, more)
+        errors = [*(reach * np.sqrt(variance)).tolist(), logged.error(by_page)]
+        rows = zip((*pages.positions, None), [*value.tolist(), float(value.sum())], errors, more.tolist())
+        estimates += [make_estimate(name, *row) for row in rows]
+    columns = (np.nan_to_num(n), kish, clicks, mean, error, missing, cut / n, lost)
     supports = [
-        Support(p, int(n), *map(float, rest))
-        for p, n, *rest in zip(impressions.positions, *map(np.ndarray.tolist, columns))
+        Support(p, int(number), *map(float, rest))
+        for p, number, *rest in zip(pages.positions, *(part.tolist() for part in columns))
     ]
-    whole = (kish.min(), np.nan_to_num(all_clicks), mean.mean(), np.sqrt((error**2).sum()) / m, missing.mean())
-    cut_whole = at["cut"].sum() / at["n"].sum()
-    supports.append(Support(None, int(at["n"].sum()), *map(float, (*whole, cut_whole, all_lost))))
-    return tuple(supports)
+    rest: tuple[Any, ...] = (kish.min(), all_clicks, mean.mean(), np.sqrt((error**2).sum()) / m)
+    rest += missing @ reach / reach.sum(), cut.sum() / max(shown.sum(), 1.0), all_lost
+    supports.append(Support(None, int(shown.sum()), *map(float, rest)))
+    return Weighted(estimates, tuple(supports), terms, clip)
 
 
-def unsupported(impressions: Impressions, target: Target) -> Floats:
-    """(m,) the share of the target's mass at every position that the log never shows with a propensity.
+def _half(
+    logged: LoggedPages,
+    target: Target,
+    part: int,
+    fit: FittedRates,
+    count: Ints,
+    known: Mask,
+) -> _Half:
+    pages, mass = logged.pages, target.parts[part % len(target.parts)]
+    x = _looked_up(mass, logged.place, np.asarray(pages.item, np.int64), logged.shape[1])
+    design = fit.design
+    r = np.nan_to_num(fit.fitted.predict(design.row, design.columns))[design.cell]
+    query, position = np.divmod(mass.place, logged.shape[2])
+    zero = np.zeros(mass.place.size, np.int64)
+    clicks = fit.predict(Placements(zero, query, query, mass.item, position, zero, mass.x)).clicks
+    base: Any = np.bincount(mass.place, np.nan_to_num(clicks), logged.shown.size)[logged.place]
+    with np.errstate(invalid="ignore"):
+        w = np.where(known, x / np.asarray(pages.propensity), 0.0)
+    if target.has is not None and not target.has.all():  # queries that keep their rankings
+        own = ~target.has[logged.query]
+        w, r, base = np.where(own & known, 1.0, w), np.where(own, 0.0, r), np.where(own, 0.0, base)
+    number = np.asarray(count[logged.page] * known, np.float64)
+    return _Half(count, number, np.asarray(w, np.float64), r, np.asarray(base, np.float64))
 
-    The share is averaged over queries, and over folds if they have different targets, in proportion to impressions.
-    """
-    seen = impressions.connection.execute(
-        f"""WITH seen AS (
-            SELECT query, {"fold" if target.learned else 0} AS fold, code, position, sum(weighable)::BIGINT AS n
-            FROM cells JOIN codes USING (item) WHERE weighable > 0 GROUP BY ALL)
-        SELECT dense_rank() OVER (ORDER BY query) - 1 AS query, * EXCLUDE (query) FROM seen ORDER BY ALL"""
-    ).fetchnumpy()
-    place, m = np.searchsorted(impressions.positions, seen["position"]), len(impressions.positions)
-    cell, size = (2 * seen["query"] + seen["fold"]) * m + place, 2 * m * impressions.queries
-    asked = np.bincount(cell, seen["n"], minlength=size).reshape(-1, m)
-    served = np.bincount(cell, target.marginals[seen["fold"], seen["code"], place], minlength=size).reshape(-1, m)
-    missing = 1.0 - (asked * served).sum(axis=0) / np.maximum(asked.sum(axis=0), 1.0)
-    return np.maximum(np.where(missing > 1e-9, missing, 0.0), target.unknown)
+
+def _looked_up(mass: Mass, place: Ints, item: Ints, items: int) -> Floats:
+    """The probability in the target of every (place, item)."""
+    own = mass.item >= 0
+    key, x = mass.place[own] * items + mass.item[own], mass.x[own]
+    order = np.argsort(key, kind="stable")
+    key, x = key[order], x[order]
+    wanted = place * items + item
+    at = np.minimum(np.searchsorted(key, wanted), max(key.size - 1, 0))
+    return np.where(key[at] == wanted, x[at], 0.0) if key.size else np.zeros(wanted.size)
+
+
+def _unsupported(logged: LoggedPages, target: Target, known: Mask, model: RateModel) -> tuple[Floats, Floats]:
+    """(m,) the share of the target that is never shown with a propensity, and of that what the model does not know."""
+    m = logged.shape[2]
+    fit, missing, unknown = model.fit(), np.zeros(m), np.zeros(m)
+    shown = np.bincount(fit.design.cell, known * logged.pages.count[logged.page], fit.design.shown.size)
+    share = np.bincount(np.arange(logged.shown.size) % m, logged.shown * logged.scale / logged.total, m)
+    for k in range(len(target.parts)):
+        p = target.placements(logged, logged.pages.count, k)
+        row, seen = fit.rows(p.query, p.item), np.zeros(p.item.size, bool)
+        at = np.flatnonzero(row >= 0)
+        cell = fit._cell_of(row[at], p.position[at, None])
+        seen[at] = (cell >= 0) & (shown[cell] > 0.0)
+        open_too = ~seen & np.isnan(fit.predict(p).clicks)
+        missing += np.bincount(p.position, p.weight * ~seen, m)
+        unknown += np.bincount(p.position, p.weight * open_too, m)
+    share = len(target.parts) * np.maximum(share, 1e-300)
+    return missing / share, unknown / share

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..log import Log, read
-from .impressions import open_impressions
 
 
 def to_obp(log: Any) -> dict[str, Any]:
@@ -25,29 +24,29 @@ def to_obp(log: Any) -> dict[str, Any]:
     >>> feedback["action"].tolist(), feedback["position"].tolist(), feedback["reward"].tolist()
     ([0, 1], [0, 0], [1, 0])
     """
-    with open_impressions(log) as impressions:
-        if impressions.weighable < impressions.total:
-            without = impressions.total - impressions.weighable
-            raise ValueError(f"{without:,} impressions have no propensity, which open bandit pipeline needs")
-        rows = impressions.connection.sql(
-            "SELECT item, position, click, propensity FROM impressions ORDER BY ordinal"
-        ).to_arrow_table()
-        names, places = np.array(impressions.items), np.array(impressions.positions)
-        code = {name: k for k, name in enumerate(impressions.items)}
-        items = rows["item"].combine_chunks().dictionary_encode()
-        codes = np.array([code[name] for name in items.dictionary.to_pylist()], dtype=np.int64)
-        return {
-            "n_rounds": impressions.total,
-            "n_actions": len(names),
-            "action": codes[items.indices.to_numpy()],
-            "position": np.searchsorted(places, rows["position"].to_numpy()),
-            "reward": rows["click"].to_numpy().astype(np.int64),
-            "pscore": rows["propensity"].to_numpy(),
-            "context": None,
-            "action_context": None,
-            "action_names": names,
-            "position_names": places,
-        }
+    opened = log if isinstance(log, Log) else read(log)
+    if opened.number != "1":
+        raise ValueError(f"{opened.origin} has no row for every result")
+    propensity = "propensity" if opened.has_propensities else "NULL::DOUBLE"
+    rows = opened.rows(f"item, position, click, {propensity} AS propensity")
+    if without := rows["propensity"].null_count:
+        raise ValueError(f"{without:,} impressions have no propensity, which open bandit pipeline needs")
+    names, places = np.array(opened.items), np.array(opened.positions)
+    code = {name: k for k, name in enumerate(opened.items)}
+    items = rows["item"].combine_chunks().dictionary_encode()
+    codes = np.array([code[name] for name in items.dictionary.to_pylist()], dtype=np.int64)
+    return {
+        "n_rounds": len(rows),
+        "n_actions": len(names),
+        "action": codes[items.indices.to_numpy()],
+        "position": np.searchsorted(places, rows["position"].to_numpy()),
+        "reward": rows["click"].to_numpy().astype(np.int64),
+        "pscore": rows["propensity"].to_numpy(),
+        "context": None,
+        "action_context": None,
+        "action_names": names,
+        "position_names": places,
+    }
 
 
 def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None) -> Log:

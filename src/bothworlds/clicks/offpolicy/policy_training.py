@@ -1,8 +1,7 @@
-"""Training a policy on logged pages, and estimating the marginals of what it then shows."""
+"""Policies as targets: trained on one half of the pages, and evaluated by their marginals on the other half."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,78 +9,88 @@ import numpy as np
 from ...core import NO_NOTE, NONE_ABSENT, Decision, decide, learn
 from ...kernels import Floats, Ints, kernel
 from ...progress import ReportProgress, progress_bar
-from .impressions import Impressions
-from .pages import PageBatch, count_complete_pages, page_batches
-from .targets import Target
+from .logged import LoggedPages
+from .targets import Mass, Target, mass_of
 
 FEWEST_DRAWS, MOST_DRAWS = 10_000, 1_000_000
-DRAWS = 10_000  # per call of a kernel, during which Ctrl+C is not handled
+BATCH = 10_000  # pages or decisions per call of a kernel, during which Ctrl+C is not handled
 
 
 def from_policy(
-    policy: Any, impressions: Impressions, seed: int = 0, draws: int | None = None, progress: bool | None = False
+    policy: Any,
+    logged: LoggedPages,
+    halves: tuple[Ints, Ints],
+    seed: int = 0,
+    draws: int | None = None,
+    progress: bool | None = False,
 ) -> Target:
-    """Return the target of a policy: for each fold, what it shows after training on the other fold.
+    """Return the target of a policy: for each half of the pages, what it shows after training on the other half.
 
-    Items are numbered as in ``impressions.items``. The policy learns from rankings that it did not choose, so that a
-    policy that relies on its own exploration learns less than it would online. Raises ValueError if a fold has no
+    Every query has a policy of its own, which learns from the complete pages of one half in random order, and knows its
+    items in the order of their names. It learns from lists that it did not choose, so that a policy that relies on its
+    own exploration learns less than it would online. Raises ValueError if rows do not form pages, if a half has no
     complete page, or if the policy needs propensities and the log has none.
     """
-    good, total = count_complete_pages(impressions)
-    _check_pages(policy, impressions, good)
-    rounds = draws or int(np.clip(total, FEWEST_DRAWS, MOST_DRAWS))
-    if not runs_compiled(policy, policy.init(*impressions.shape)) and draws is None:
-        rounds = FEWEST_DRAWS
-    halves = [page_batches(impressions, 1 - fold, progress) for fold in (0, 1)]
-    with progress_bar("learning", int(good.sum()), progress) as report:
-        states = [train(policy, policy.init(*impressions.shape), half, report) for half in halves]
-    with progress_bar("drawing lists", 2 * rounds, progress) as report:
-        marginals = [
-            marginals_of(policy, state, impressions.shape, rounds, np.random.default_rng([seed, fold]), report)
-            for fold, state in enumerate(states)
-        ]
-    notes = _notes(impressions, good, total, rounds)
-    return Target(label_of(policy), np.stack(marginals), np.zeros(len(impressions.positions)), True, notes)
-
-
-def _check_pages(policy: Any, impressions: Impressions, good: Ints) -> None:
-    if not good.all():
-        raise ValueError(
-            "the log has too few complete pages, with a different item at every position, to train a policy on one "
-            "half and evaluate it on the other"
-        )
-    if getattr(policy, "needs_propensity", False) and not impressions.weighable:
+    pages, (queries, n, m, _) = logged.pages, logged.shape
+    if not logged.has_pages:
+        raise ValueError("a policy learns from whole pages, and the log has no column event")
+    if getattr(policy, "needs_propensity", False) and pages.propensity is None:
         raise ValueError(f"{label_of(policy)} needs propensities, and the log has none")
+    complete = np.diff(pages.starts) == m
+    if pages.propensity is not None:
+        complete &= logged.by_page(np.isnan(pages.propensity).astype(np.float64)) == 0
+    parts, learned = [], np.zeros(2, np.int64)
+    asked = np.flatnonzero(logged.of_query)
+    rounds = draws or int(np.clip(pages.pages / max(asked.size, 1), FEWEST_DRAWS, MOST_DRAWS))
+    rng = np.random.default_rng([seed, 0xF01D])
+    with progress_bar("training", 2 * asked.size, progress) as report:
+        for h in range(2):
+            count = np.where(complete, halves[1 - h], 0)
+            learned[1 - h] = count.sum()
+            masses = []
+            for q in asked.tolist():
+                own = np.flatnonzero((pages.query == q) & (count > 0))
+                if not own.size:
+                    raise ValueError(
+                        "the log has too few complete pages, with an item at every position, to train a policy on one "
+                        "half and evaluate it on the other"
+                    )
+                items = np.unique(pages.item[logged.query == q]) if queries > 1 else np.arange(n)
+                state = policy.init(items.size, m)
+                chosen = rng.permutation(np.repeat(own, count[own]))
+                state = train(policy, state, *_batch(logged, chosen, items))
+                x = marginals_of(policy, state, (items.size, m), rounds, np.random.default_rng([seed, h, q]))
+                place, item, weight = mass_of(x, items, 1)
+                masses.append(Mass(place + q * m, item, weight))
+                report(1)
+            parts.append(Mass(*(np.concatenate(part) for part in zip(*masses))))
+    notes: tuple[str, ...] = (
+        f"The policy was trained on one half of the log ({learned[0]:,} and {learned[1]:,} pages) and evaluated, "
+        f"without learning, on the other, and vice versa; its marginals are the average of {rounds:,} decisions.",
+    )
+    left_out = pages.pages - int(learned.sum())
+    if left_out:
+        notes += (f"{left_out:,} of {pages.pages:,} pages are incomplete: the policy does not learn from them.",)
+    return Target(label_of(policy), tuple(parts), False, notes=notes)
 
 
-def _notes(impressions: Impressions, good: Ints, total: int, rounds: int) -> tuple[str, ...]:
-    notes = [
-        f"The policy was trained on one half of the log ({good[0]:,} and {good[1]:,} pages) and evaluated, without "
-        f"learning, on the other, and vice versa; its marginals are the average of {rounds:,} decisions."
-    ]
-    if not impressions.has_pages:
-        notes.append(
-            "Training pages are composed of single impressions, the k-th of every position in order of time, which is "
-            "valid under the item-position model."
-        )
-    if total > good.sum():
-        why = ", show an item twice or lack a propensity" if impressions.weighable else " or show an item twice"
-        notes.append(
-            f"{total - int(good.sum()):,} of {total:,} pages are incomplete{why}: the policy does not learn from them."
-        )
-    return tuple(notes)
+def _batch(logged: LoggedPages, chosen: Ints, items: Ints) -> tuple[Ints, Floats, Floats]:
+    """Rankings, propensities (NaN without) and clicks (T, m) of complete pages."""
+    pages, m = logged.pages, logged.shape[2]
+    results = pages.starts[chosen][:, None] + np.arange(m)
+    propensity = np.full(results.shape, np.nan) if pages.propensity is None else pages.propensity[results]
+    return np.searchsorted(items, pages.item[results]), propensity, pages.click[results].astype(np.float64)
 
 
-def train(policy: Any, state: Any, pages: Iterable[PageBatch], report: ReportProgress = lambda amount: None) -> Any:
+def train(policy: Any, state: Any, ranking: Ints, propensity: Floats, clicks: Floats) -> Any:
     """Update the state with pages in their order, in a compiled loop if the policy is compiled, and return it."""
-    compiled = runs_compiled(policy, state)
-    for batch in pages:
-        if compiled:
-            learn_pages(state, *batch, NO_NOTE.copy(), NONE_ABSENT.copy())
-        else:
-            for ranking, propensity, clicks in zip(*batch):
-                policy.learn(state, Decision(ranking, propensity), clicks)
-        report(len(batch.ranking))
+    if not runs_compiled(policy, state):
+        for page in zip(ranking, propensity, clicks):
+            policy.learn(state, Decision(page[0], page[1]), page[2])
+        return state
+    for start in range(0, len(ranking), BATCH):
+        some = slice(start, start + BATCH)
+        learn_pages(state, ranking[some], propensity[some], clicks[some], NO_NOTE.copy(), NONE_ABSENT.copy())
     return state
 
 
@@ -99,8 +108,8 @@ def marginals_of(
     is small compared to the uncertainty of the log if there are as many draws as pages.
     """
     counts, positions, compiled = np.zeros(shape), np.arange(shape[1]), runs_compiled(policy, state)
-    for start in range(0, rounds, DRAWS):
-        some = min(DRAWS, rounds - start)
+    for start in range(0, rounds, BATCH):
+        some = min(BATCH, rounds - start)
         if compiled:
             count_decisions(state, some, rng, np.empty(shape[1], np.int64), np.empty(shape[1]), counts)
         else:

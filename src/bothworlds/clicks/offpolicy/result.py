@@ -1,30 +1,38 @@
-"""The result of an evaluation: estimates with intervals, support by the log, warnings."""
+"""The result of an evaluation: what was chosen and why, estimates with intervals, what the log determines, warnings."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
 
 from ...data_frames import html_table, to_frame
 
 # The names of the estimators in tables.
 ESTIMATOR_NAMES = {
     "logged": "the log itself",
+    "cells": "placement rates",
+    "pbm": "position-based",
+    "pbm+level": "position-based, levels",
+    "ubm": "user browsing",
+    "shrunken": "shrunken attraction",
     "ips": "inverse propensity",
     "snips": "self-normalised",
     "clipped": "clipped",
-    "direct": "direct method",
     "dr": "doubly robust",
 }
+ALIASES = {"direct": "pbm"}
 MAX_LABEL = 60  # characters of a target in a repr
 Z95 = 1.959963984540054  # 95% of a normal distribution, two sides
+NAN = float("nan")
+NOT_FROM_THIS_LOG = "not from this log"
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Expected clicks per page at one position, or on the whole page where ``position`` is None.
 
-    ``lower`` and ``upper`` bound a 95% interval; NaN if the log does not determine the value, or its bias.
+    ``lower`` and ``upper`` bound a 95% interval. All are NaN where the log does not determine the value; the interval
+    is also NaN where the bias is unknown, and for single positions of a click model.
     """
 
     estimator: str
@@ -46,14 +54,17 @@ def make_estimate(
     >>> make_estimate("ips", 1, 0.02, 0.02)
     Estimate(estimator='ips', position=1, value=0.02, standard_error=0.02, lower=0.0, upper=0.059...)
     """
-    lower, upper = (max(value + side * Z95 * standard_error, 0.0) for side in (-1.0, 1.0))
+    if value != value:
+        return Estimate(estimator, position, NAN, NAN, NAN, NAN)
+    ends = (value + side * Z95 * standard_error for side in (-1.0, 1.0))
+    lower, upper = (end if end != end else max(end, 0.0) for end in ends)
     known = unseen == unseen
     return Estimate(estimator, position, value, standard_error, lower if known else unseen, upper + unseen)
 
 
 @dataclass(frozen=True)
 class Support:
-    """How well the log supports the target, at one position, or on the whole page if ``position`` is None.
+    """How well propensities support the target, at one position, or on the whole page if ``position`` is None.
 
     Effective impressions and clicks are Kish's effective sample sizes: that many with equal weights would give the same
     precision. For the whole page, effective impressions are those of the position with the fewest. ``unsupported`` is
@@ -72,48 +83,135 @@ class Support:
     lost: float
 
 
+class Change(NamedTuple):
+    """The change of clicks per page, relative to the log on the same traffic: 0.1 is 10% more."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """How well a model predicted the lists that were held out; errors are relative to the clicks of a page."""
+
+    model: str
+    error: float  # root mean squared error, net of sampling noise
+    error_of_no_change: float
+    advantage: float  # how much smaller the squared error is than that of no change, in paired standard errors
+    phi: float  # mean squared error relative to its expectation, 1 if the model is right
+    slope: float  # observed change per predicted change
+    slope_error: float
+    blocks: int
+    squared_error: float = field(repr=False, default=NAN)
+    behind: float = field(repr=False, default=NAN)  # squared error minus that of the best, in paired standard errors
+
+
 @dataclass(frozen=True)
 class Evaluation:
-    """Estimates of the clicks of a target, from a log of other rankings.
+    """What a target would have earned, from a log of other rankings.
 
     Attributes
     ----------
     target
         The name of the target.
+    chosen, reason
+        The estimator that was chosen, or None, and why.
+    value
+        Clicks per page by the chosen estimator; NaN if none is chosen.
+    change
+        The change relative to the log on the same traffic, with its 95% interval.
+    lower_bound, upper_bound
+        Bounds on clicks per page where the log does not determine the target; equal to the value if it does.
+    determined
+        The share of the placements of the target that the log determines, weighted by traffic.
     estimates
         One for every estimator and position, and for the whole page.
+    candidates
+        How the models did on lists that were held out.
     support
-        How well the log supports the target, per position and for the whole page; empty for a log without
-        propensities.
+        How well propensities support the target, per position and for the whole page; empty without propensities.
     clip_weights
         The largest weight of the clipped estimate.
     pages
-        The number of pages of the log; if it has no pages, the impressions of its most frequent position.
+        The number of pages of the log; if it has no pages, the impressions of the most frequent position of queries.
+    queries_in_log
+        The number of queries.
+    placements
+        Arrow table of all that the target places: query, item, position, shown_here and shown_elsewhere (impressions at
+        this and at other positions), how_determined (shown, examination, weakly, open).
+    queries
+        Arrow table: query, pages, logged and value (clicks per page), change.
+    backtest
+        Arrow table of the lists that were held out: query, list, pages, observed, predicted, baseline (no change),
+        standard_error of the difference, model, and its slope, phi, error and error_of_no_change.
     notes
         How the log was read and the target made.
     warnings
-        Why estimates may be unreliable.
+        Why estimates may be unreliable, and what to log to know better.
     """
 
     target: str
+    chosen: str | None
+    reason: str
+    value: float
+    change: Change
+    lower_bound: float
+    upper_bound: float
+    determined: float
     positions: tuple[int, ...]
     estimates: tuple[Estimate, ...]
+    candidates: tuple[Candidate, ...]
     support: tuple[Support, ...]
     clip_weights: float | None
     pages: int
+    queries_in_log: int
+    shares: tuple[float, float, float, float]  # of placements: shown, by examination, weakly, open
+    placements: Any = field(repr=False, compare=False)
+    queries: Any = field(repr=False, compare=False)
+    backtest: Any = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """A table of the estimates for the whole page."""
-        lines = [f"<Evaluation of {_short(self.target)} on {self.pages:,} pages: clicks per page, 95% interval"]
-        for name in self.estimators:
-            page = self.estimate(name)
-            between = f"{page.lower:z.4f} to {page.upper:z.4f}" if page.lower == page.lower else "no interval"
-            lines.append(f"  {ESTIMATOR_NAMES[name]:<18}  {page.value:z.4f}  {between}")
+        """A table of the estimates for the whole page, the change, and the choice."""
+        lines = [f"<Evaluation of {_short(self.target)} on {self.traffic}: clicks per page, 95% interval"]
+        lines += [f"  {name:<24}  {value:<7}  {interval}" for name, value, interval in self.rows()]
+        lines.append(f"  {self.reason}")
         if self.warnings:
             lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
         return "\n".join(lines) + ">"
+
+    @property
+    def traffic(self) -> str:
+        """The size of the log in words."""
+        queries = f", {self.queries_in_log:,} queries" if self.queries_in_log > 1 else ""
+        return f"{self.pages:,} pages{queries}"
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return the rows of a printed table: estimator, value, interval.
+
+        The values of models that the log refutes are not printed.
+        """
+        rows = []
+        for name in self.estimators:
+            page = self.estimate(name)
+            label = ESTIMATOR_NAMES[name] + (" (chosen)" if name == self.chosen else "")
+            if self.reason.startswith(NOT_FROM_THIS_LOG) and name != "logged":
+                refuted = "not confirmed by lists held out" if page.value == page.value else "not determined"
+                rows.append((label, "-", refuted))
+            elif page.value != page.value:
+                rows.append((label, "-", "not determined by this log"))
+            else:
+                rows.append((label, f"{page.value:z.4f}", interval_text(page.lower, page.upper)))
+        if self.lower_bound != self.upper_bound and self.lower_bound == self.lower_bound:
+            rows.append(("bounds", "", interval_text(self.lower_bound, self.upper_bound)))
+        if self.chosen:
+            change = f"{self.change.low:+.1%} to {self.change.high:+.1%}"
+            rows.append(("change", f"{self.change.value:+.1%}", change))
+        else:
+            rows.append(("change", "-", NOT_FROM_THIS_LOG))
+        return rows
 
     @property
     def estimators(self) -> tuple[str, ...]:
@@ -122,8 +220,9 @@ class Evaluation:
 
     def estimate(self, estimator: str, position: int | None = None) -> Estimate:
         """Return an estimate, at a position or for the whole page; raise ValueError if there is none."""
+        name = ALIASES.get(estimator, estimator)
         for estimate in self.estimates:
-            if (estimate.estimator, estimate.position) == (estimator, position):
+            if (estimate.estimator, estimate.position) == (name, position):
                 return estimate
         raise ValueError(
             f"there is no estimate {estimator!r} at position {position}; there are {', '.join(self.estimators)} at "
@@ -150,23 +249,25 @@ class Evaluation:
         ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
         for another name, and ImportError without the library.
         """
-        names = ("target", *(field.name for field in fields(Estimate)))
+        names = ("target", *(one.name for one in fields(Estimate)))
         return to_frame({name: [row[name] for row in self.table()] for name in names}, library)
 
     def _repr_html_(self) -> str:
-        """A table of the estimates for the whole page, with all warnings, for notebooks."""
-        page = [self.estimate(name) for name in self.estimators]
-        columns: dict[str, list[Any]] = {
-            "estimator": [ESTIMATOR_NAMES[one.estimator] for one in page],
-            "clicks per page": [one.value for one in page],
-            "lower (95%)": [one.lower for one in page],
-            "upper (95%)": [one.upper for one in page],
-        }
-        return html_table(f"{_short(self.target)} on {self.pages:,} pages", columns, self.warnings)
+        """The table of the repr, with the reason and all warnings, for notebooks."""
+        names, values, intervals = zip(*self.rows())
+        columns = {"clicks per page": names, "value": values, "95% interval": intervals}
+        return html_table(f"{_short(self.target)} on {self.traffic}", columns, (self.reason, *self.warnings))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all attributes as plain values for JSON; NaN becomes None."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
+        """Return all attributes as plain values for JSON, without placements and queries; NaN becomes None."""
+        skipped = ("placements", "queries", "backtest")
+        plain = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name not in skipped}
+        return {**plain, "backtest": _plain(self.backtest.to_pylist())}
+
+
+def interval_text(low: float, high: float) -> str:
+    """Return the ends of an interval as text."""
+    return "no interval" if low != low else f"{low:z.4f} to {high:z.4f}"
 
 
 def _short(target: str) -> str:
@@ -174,6 +275,10 @@ def _short(target: str) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif hasattr(value, "__dataclass_fields__"):
+        value = asdict(value)
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,98 +1,170 @@
-"""Warnings and notes on an evaluation: support, propensities, model, and how the log was read."""
+"""Warnings and notes of an evaluation: what to distrust, and what to log to know better."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels import Floats
-from ..model.model import ClickModel, model_named
-from .impressions import Impressions
-from .list_dependence import Dependence
+from .choice import Choice
+from .dependence import FAR, Dependence
+from .identification import OPEN, WEAKLY, Identified
+from .importance_weighting import Weighted
 from .result import Estimate, Support
+from .targets import Target
+
+if TYPE_CHECKING:
+    from .evaluation import Evaluator
 
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
-FAR = 4.0  # standard errors that count as more than chance
-MOST_NAMED = 10  # positions
+FEWEST_QUERIES = 30  # for intervals over queries
+FLAT = 0.8  # a slope below it by two standard errors is a bias
 VISIBLE = 0.01  # smaller deviations may come from rounded propensities
-ALIKE = 1e-3  # relative; estimates that are closer may print as the same four digits
+UNEXPLAINED = 2.0  # phi above it is warned of
+LUCK = 2.0  # standard errors between the value and its shrunken value
 
 
-def log_notes(impressions: Impressions) -> list[str]:
-    """Return notes on how the log was read: its pages, propensities and queries."""
-    notes = [*impressions.notes, *_uneven(impressions)]
-    if not impressions.has_pages:
+def log_notes(given: Evaluator) -> list[str]:
+    """Return notes on how the log was read."""
+    logged = given.logged
+    notes = ["Traffic shares of queries and windows are taken as given."]
+    if logged.pages.windows:
+        first, last = logged.pages.windows[0], logged.pages.windows[-1]
+        notes.append(f"{len(logged.pages.windows)} windows of time, starting from {first} to {last}.")
+    if logged.pages.propensity is not None:
+        known = logged.pages.count[logged.page] * ~np.isnan(logged.pages.propensity)
+        total = int(logged.pages.count[logged.page].sum())
+        if left_out := total - int(known.sum()):
+            notes.append(f"{left_out:,} of {total:,} impressions have no propensity and are not weighted.")
+    if not logged.has_pages:
+        independent = "positions are assumed independent" if logged.clusters is None else "clusters are (query, window)"
         notes.append(
-            "The log has no column event, which groups impressions into pages: the intervals of the whole page "
-            "assume independent positions, and it cannot be tested whether clicks depend on the rest of the page."
+            f"The log has no column event, which groups impressions into pages: {independent}, and it cannot be tested "
+            "whether clicks depend on the rest of the page."
         )
-    left_out = impressions.total - impressions.weighable
-    if left_out and impressions.weighable:
-        notes.append(f"{left_out:,} of {impressions.total:,} impressions have no propensity and are not weighted.")
-    if impressions.queries > 1:
+    elif len(logged.pages.positions) > 1 and not (
+        given.dependence is not None and (given.dependence.fires or given.dependence.sensitive)
+    ):
         notes.append(
-            f"The {impressions.queries:,} queries of the log are pooled, as if they had one ranking; select a query to "
-            "evaluate it separately."
+            "Whether clicks depend on the rest of the page is unknown: too few varied pages to test it. All estimates "
+            "but user browsing assume that a click depends on its own item and position only."
         )
     return notes
 
 
-def _uneven(impressions: Impressions) -> list[str]:
-    rare = [(share, p) for share, p in zip(impressions.reach.tolist(), impressions.positions) if share < 1.0]
-    if not rare:
-        return []
-    listed = ", ".join(f"position {p} exists on {share:.1%}" for share, p in rare[:MOST_NAMED])
-    more = ", ..." if len(rare) > MOST_NAMED else ""
-    return [
-        f"Pages differ in length: {listed}{more} of the {impressions.pages:,} pages. "
-        "Clicks are per page, and a position counts as often as it exists."
-    ]
-
-
-def support_warnings(support: Sequence[Support]) -> list[str]:
-    """Return warnings about the weights of a target."""
-    *positions, whole = support
-    weighed = [s for s in positions if s.impressions]
+def all_warnings(
+    given: Evaluator,
+    target: Target,
+    picked: Choice,
+    found: Identified,
+    values: Mapping[str, Any],
+    estimates: Sequence[Estimate],
+    weighted: Weighted | None,
+) -> list[str]:
+    """Return all warnings but those about open placements."""
     warnings = [
-        *_without_propensity(positions),
-        *_unsupported(weighed),
-        *_few_effective(weighed, whole),
-        *_biased_weights(weighed),
+        *_weakly(found),
+        *_luck(given, picked, estimates),
+        *_backtest(given, picked),
+        *_drift(given, picked),
+        *_dependent(given.dependence, picked),
+        *_few_queries(given),
     ]
-    if whole.lost > 0.0:
+    if found.shares[OPEN] > 0.0 and not found.falling:
+        warnings.append("The bounds do not use that examination falls with the position: the log contradicts it.")
+    if weighted is not None and (picked.name in ("ips", "snips", "clipped", "dr") or len(target.parts) > 1):
+        warnings += support_warnings(weighted.support)
+    return warnings
+
+
+def _weakly(found: Identified) -> list[str]:
+    if found.shares[WEAKLY] <= 0.0:
+        return []
+    return [
+        f"{max(found.shares[WEAKLY], 0.001):.1%} of the placements are weakly determined, by fewer than 30 pages: swap "
+        "their positions on more pages."
+    ]
+
+
+def _luck(given: Evaluator, picked: Choice, estimates: Sequence[Estimate]) -> list[str]:
+    of = {one.estimator: one for one in estimates if one.position is None}
+    plain, shrunken = of["pbm"], of["shrunken"]
+    error = plain.standard_error / given._factor("pbm")
+    if not abs(plain.value - shrunken.value) > LUCK * error:
+        return []
+    low, high = sorted((plain.value, shrunken.value))
+    return [
+        "This ranking may have been chosen by the luck of this log: with attraction shrunken towards the mean it "
+        f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. Take {low:.4g} to {high:.4g} as the range, and "
+        "evaluate on pages that are later than those it was made from (--since)."
+    ]
+
+
+def _backtest(given: Evaluator, picked: Choice) -> list[str]:
+    tested = given.backtest.of(picked.name)
+    if tested is None:
+        return []
+    warnings = []
+    if tested.slope + 2.0 * tested.slope_error < FLAT:
         warnings.append(
-            f"Clipping cut {whole.clipped:.1%} of the weights and removed {whole.lost:.1%} of their sum: the clipped "
-            "estimate is too low, by an unknown amount, and has no interval."
+            f"Held-out lists changed clicks only {tested.slope:.2f} times as much as predicted: the interval of the "
+            "change reaches down to that. Users may change from list to list, or the model may be wrong; try the "
+            "ranking on 1% of traffic."
+        )
+    if tested.phi > UNEXPLAINED:
+        warnings.append(
+            f"Errors on held-out lists were {tested.phi**0.5:.1f} times what chance explains: intervals are widened by "
+            "that, but a bias would remain."
         )
     return warnings
 
 
-def _without_propensity(positions: Sequence[Support]) -> list[str]:
-    missing = [str(s.position) for s in positions if not s.impressions]
-    if not missing:
+def _drift(given: Evaluator, picked: Choice) -> list[str]:
+    if given.levels < FAR or picked.name == "pbm+level":
         return []
     return [
-        f"No impression at position {', '.join(missing)} has a propensity: weighted estimates are unknown there and "
-        "for the whole page, and only the direct method is available."
+        "Click rates of the whole log changed over time, by more than chance: a ranking that was shown later is "
+        "mistaken for a better or a worse one unless levels are estimated (--estimator pbm+level). Show two lists at "
+        "the same time."
     ]
 
 
-def _unsupported(positions: Sequence[Support]) -> list[str]:
-    missing = [(s.position, s.unsupported) for s in positions if s.unsupported > 0.0]
-    if not missing:
+def _dependent(found: Dependence | None, picked: Choice) -> list[str]:
+    """A warning if clicks at the same item and position depend on the items above by more than chance."""
+    if found is None or not found.fires:
         return []
-    listed = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
+    per_tenth = 0.1 * found.slope / found.rate
+    low, high = sorted(abs(per_tenth + side * 0.196 * found.error / found.rate) for side in (-1.0, 1.0))
+    other = (
+        "User browsing describes this in part."
+        if picked.name == "ubm"
+        else "All estimates but user browsing assume that a click depends on its own item and position only, and may "
+        "be biased by an amount that their intervals do not include."
+    )
     return [
-        f"The log never shows part of what the target would show: {listed}. Inverse propensity and clipped count no "
-        "clicks there and are too low; self-normalised uses the average of the rest instead, and doubly robust its "
-        "model."
+        f"Clicks of this log depend on the rest of the page: at the same position, an item is clicked "
+        f"{'more' if found.slope > 0.0 else 'less'} often below items that are clicked more, by {abs(per_tenth):.1%} "
+        f"for every 0.1 clicks expected {found.of} (95% interval {low:.1%} to {high:.1%}). {other}"
     ]
 
 
-def _few_effective(positions: Sequence[Support], whole: Support) -> list[str]:
+def _few_queries(given: Evaluator) -> list[str]:
+    size = int((given.logged.of_query > 0.0).sum())
+    if given.logged.cluster != "query" or size >= FEWEST_QUERIES:
+        return []
+    return [f"The interval is over queries, and there are only {size}: at least {FEWEST_QUERIES} are needed."]
+
+
+def support_warnings(support: Sequence[Support]) -> list[str]:
+    """Return warnings about weights: missing support, few effective impressions, wrong propensities, clipping."""
+    *positions, whole = support
     warnings = []
+    missing = [(s.position, s.unsupported) for s in positions if s.unsupported > 0.0]
+    if missing:
+        listed = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
+        warnings.append(f"The log never shows part of what the target would show with a propensity: {listed}.")
     thin = [s for s in positions if s.effective_impressions < FEWEST_IMPRESSIONS]
     if thin:
         listed = ", ".join(f"{s.effective_impressions:.0f} at position {s.position}" for s in thin)
@@ -105,107 +177,24 @@ def _few_effective(positions: Sequence[Support], whole: Support) -> list[str]:
             "Too few clicks support the target for reliable weighted estimates and intervals: effectively "
             f"{whole.effective_clicks:.1f}; at least {FEWEST_CLICKS} are needed."
         )
+    off = [s for s in positions if wrong_propensities(s)]
+    if off:
+        listed = ", ".join(
+            f"{s.mean_weight:.3g} (standard error {s.mean_weight_error:.2g}) at position {s.position}" for s in off
+        )
+        warnings.append(
+            "The propensities of the log seem to be wrong: the mean weight should be 1 minus the unsupported share, "
+            f"and is {listed}. A filter that keeps only some items also causes this."
+        )
+    if whole.lost > 0.0:
+        warnings.append(
+            f"Clipping cut {whole.clipped:.1%} of the weights and removed {whole.lost:.1%} of their sum: the clipped "
+            "estimate is too low, by an unknown amount, and has no interval."
+        )
     return warnings
 
 
-def _biased_weights(positions: Sequence[Support]) -> list[str]:
-    """Correct propensities have weights with mean 1 minus the unsupported share."""
-    off = []
-    for s in positions:
-        far = abs(s.mean_weight - (1.0 - s.unsupported))
-        if far > max(FAR * s.mean_weight_error, VISIBLE):
-            off.append(f"{s.mean_weight:.3g} (standard error {s.mean_weight_error:.2g}) at position {s.position}")
-    if not off:
-        return []
-    return [
-        f"The propensities of the log seem to be wrong: the mean weight should be 1 minus the unsupported share, and "
-        f"is {', '.join(off)}. A filter that keeps only some items also causes this."
-    ]
-
-
-def model_warnings(impressions: Impressions, unknown: Floats) -> list[str]:
-    """Return a warning if the model has no click rate for part of the target, of probability ``unknown`` (m,)."""
-    missing = [(p, share) for p, share in zip(impressions.positions, np.asarray(unknown).tolist()) if share > 1e-9]
-    if not missing:
-        return []
-    listed = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
-    return [
-        f"The log does not determine the model's click rates for part of the target: {listed}. The direct method "
-        "counts no clicks there and is too low."
-    ]
-
-
-def dependence_warnings(fitted: object) -> list[str]:
-    """Return a warning if ``fitted``, a model of the log, is one in which the clicks of a page depend on each other."""
-    if not isinstance(fitted, ClickModel) or not model_named(fitted.model).dependent:
-        return []
-    return [
-        f"In the given {fitted.title} a click depends on the rest of the page. The estimates assume that it depends on "
-        "its own item and position only; if the model is right, all of them but that of the log itself are biased, by "
-        "an amount that their intervals do not include. Evaluate lists in the world of the model instead."
-    ]
-
-
-def rest_of_page_notes(impressions: Impressions, found: Dependence | None) -> list[str]:
-    """Return a note if it could not be tested whether clicks depend on the items above.
-
-    That is the case if the test would not even notice users who leave with their first click: every click that is
-    expected above takes away a click.
-    """
-    if not impressions.has_pages or len(impressions.positions) < 2:
-        return []
-    if rest_of_page_warnings(found):
-        return []
-    if found is not None and found.effective_pages >= FEWEST_IMPRESSIONS and FAR * found.error <= found.rate:
-        return []
-    return [
-        "Whether clicks depend on the rest of the page is unknown: too few varied pages to test it. The estimates "
-        "assume that a click depends on its own item and position only."
-    ]
-
-
-def rest_of_page_warnings(found: Dependence | None) -> list[str]:
-    """Return a warning if clicks at the same item and position depend on the items above by more than chance."""
-    if found is None or found.effective_pages < FEWEST_IMPRESSIONS or found.far < FAR:
-        return []
-    per_tenth = 0.1 * found.slope / found.rate
-    low, high = sorted(abs(per_tenth + side * 0.196 * found.error / found.rate) for side in (-1.0, 1.0))
-    return [
-        f"Clicks of this log depend on the rest of the page: at the same position, an item is clicked "
-        f"{'more' if found.slope > 0.0 else 'less'} often below items that are clicked more, by {abs(per_tenth):.1%} "
-        f"for every 0.1 clicks expected {found.of} (95% interval {low:.1%} to {high:.1%}). The estimates assume that a "
-        "click depends on its own item and position only; all of them but that of the log itself may be biased, by an "
-        "amount that their intervals do not include. The command compare says which model fits, and lists can be "
-        "evaluated in the world of that model. Rankings that were made for each user, or that changed while the users "
-        "did, also cause this."
-    ]
-
-
-def disagreement_warnings(
-    direct: Sequence[Estimate], robust: Sequence[Estimate], support: Sequence[Support]
-) -> list[str]:
-    """Return a warning if the direct and doubly robust estimates differ by more than chance.
-
-    The whole page is checked first, and then single positions, where differences of opposite sign may cancel out.
-    """
-    *apart, whole = (_apart(*parts) for parts in zip(direct, robust, support))
-    if whole:
-        return [
-            f"The direct method ({direct[-1].value:.4g}) is further from doubly robust ({robust[-1].value:.4g}) than "
-            "chance explains: the clicks of this log do not follow the model; use doubly robust."
-        ]
-    off = [(a, b) for a, b, far in zip(direct, robust, apart) if far]
-    if not off:
-        return []
-    listed = ", ".join(f"{a.value:.4g} instead of {b.value:.4g} at position {a.position}" for a, b in off[:MOST_NAMED])
-    more = ", ..." if len(off) > MOST_NAMED else ""
-    return [
-        f"The direct method is further from doubly robust than chance explains: {listed}{more}. The clicks of this "
-        "log do not follow the model; use doubly robust."
-    ]
-
-
-def _apart(direct: Estimate, robust: Estimate, support: Support) -> bool:
-    """Whether two estimates differ by more than chance; False if there are too few clicks for standard errors."""
-    far = max(FAR * robust.standard_error, ALIKE * max(abs(direct.value), abs(robust.value)))
-    return support.effective_clicks >= FEWEST_CLICKS and abs(direct.value - robust.value) > far
+def wrong_propensities(support: Support) -> bool:
+    """Whether the mean weight is far from 1 minus the unsupported share, which it is with the right propensities."""
+    far = abs(support.mean_weight - (1.0 - support.unsupported))
+    return far > max(FAR * support.mean_weight_error, VISIBLE)

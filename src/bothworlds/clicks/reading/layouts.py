@@ -76,7 +76,7 @@ TIDY = Layout(
         "click": ("click", "reward"),
         "propensity": ("propensity", "pscore", "propensity_score"),
         "query": ("query",),
-        "timestamp": ("timestamp", "time", "date"),
+        "timestamp": ("timestamp", "time", "date", "day"),
     },
     required=("position", "item", "click"),
     foreign=("policy_id",),

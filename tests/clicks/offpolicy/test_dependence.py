@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bothworlds.clicks import evaluate, fit, generate
-from bothworlds.clicks.offpolicy import list_dependence as module
-from bothworlds.clicks.offpolicy.impressions import open_impressions
-from bothworlds.clicks.offpolicy.list_dependence import list_dependence
+from bothworlds.clicks import evaluate, generate
+from bothworlds.clicks.offpolicy import dependence as module
+from bothworlds.clicks.offpolicy.evaluation import Evaluator
 from tests.clicks.evaluation_logs import as_log, logging_policy, pages
 
 RATES = np.array([0.5, 0.4, 0.3, 0.2, 0.1])[:, None] * np.array([1.0, 0.7, 0.5])
@@ -16,8 +15,7 @@ RANKED = ["a", "b", "c"]
 
 
 def dependence_in(log):
-    with open_impressions(log) as impressions:
-        return list_dependence(impressions)
+    return Evaluator(log).dependence
 
 
 def warned(log, **options):
@@ -73,7 +71,10 @@ def test_standard_errors_are_right_if_users_differ():
 @pytest.mark.nightly
 def test_a_statistic_that_takes_expected_clicks_from_the_same_pages_is_caught(monkeypatch):
     """The broken twin: with the click rates of the same half, clicks of one page enter both factors."""
-    monkeypatch.setattr(module, "RATED", module.RATED.replace("c.fold = 1 - i.fold", "c.fold = i.fold"))
+    half = module._half
+    monkeypatch.setattr(
+        module, "_half", lambda logged, design, below, own, other: half(logged, design, below, own, own)
+    )
     with pytest.raises(AssertionError):
         test_standard_errors_are_right_if_users_differ()
 
@@ -134,11 +135,3 @@ def test_of_a_large_log_some_pages_are_dependence_in(monkeypatch):
     monkeypatch.undo()
     every = dependence_in(position_based(3))
     assert 1.5 * every.error < some.error < 3.0 * every.error
-
-
-@pytest.mark.slow
-def test_with_a_model_of_dependent_clicks_only_the_model_is_named():
-    log = cascading(0)
-    warnings = warned(log, model=fit(log, model="cascade"))
-    assert len(warnings) == 1
-    assert "In the given" in warnings[0]
