@@ -1,24 +1,90 @@
-"""Attacks with the key of a public page, on a real service in its own process."""
+"""Attacks with the key of a public page, which anyone can read in its source, on a real service in its own process."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
+import threading
+import time
+from collections import Counter
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores import open_store
 
-from .flood_exclusions import Flood, rank
-from .junk_segments import Shop
 from .kill_service import ServiceProcess
 from .load_clients import piece_of
 from .postgres_server import PostgresServer
 
-SEGMENTS = "/v1/surfaces/home/segments"
+RANK, SEGMENTS = "/v1/surfaces/home/rank", "/v1/surfaces/home/segments"
+HEADERS = {"Content-Type": "application/json"}
+ITEMS = ["a", "b", "c", "d"]
+
+
+class Shop:
+    """A service with keys, and a page key that is public."""
+
+    def __init__(self, place: str, folder: Path, **settings: Any) -> None:
+        # Both before the service starts: a key that is made later reaches the other workers within a second or two.
+        with closing(open_store(place)) as store:
+            self._admin = create_key(store, ["admin"], "", 0)
+            self.page_key = create_key(store, ["serve", "ingest"], "", 0)
+        self.service = ServiceProcess(place, folder)
+        assert self.as_admin("PUT", "/v1/surfaces/home", {"slots": 2, "items": ITEMS, **settings})[0] == 201
+
+    def as_admin(self, method: str, path: str, body: Any = None) -> tuple[int, Any, str]:
+        return self.service.call(method, path, body, Authorization=f"Bearer {self._admin}")
+
+    def rank(self, request_id: str, segment: str) -> tuple[int, Any]:
+        """Return status and response of a rank request."""
+        body = {"request_id": request_id, "segment": segment}
+        authorization = f"Bearer {self.page_key}"
+        return self.service.call("POST", "/v1/surfaces/home/rank", body, Authorization=authorization)[:2]
+
+    def visit(self, request_id: str, segment: str, clicks: list[int]) -> Any:
+        """Rank a page and send its final feedback; return the page."""
+        status, page = self.rank(request_id, segment)
+        assert status == 200, page
+        self.feedback([piece_of(page, clicks, True)])
+        return page
+
+    def feedback(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        body, authorization = {"events": events}, f"Bearer {self.page_key}"
+        results: list[dict[str, Any]] = self.service.call("POST", "/v1/feedback", body, Authorization=authorization)[1][
+            "results"
+        ]
+        return results
+
+    def until_served(self, name: str, segment: str) -> None:
+        """Rank until a segment has a place, which each worker notices at its next refresh."""
+        deadline = time.monotonic() + 60.0
+        for k in itertools.count():
+            if self.rank(f"{name}-{k}", segment)[1]["segment"] == segment:
+                return
+            assert time.monotonic() < deadline, f"segment {segment!r} has no place"
+
+    def flood(self, segments: int, name: str = "junk") -> list[Any]:
+        """Request made-up segments and send feedback for each; return statuses and responses."""
+        responses = []
+        for k in range(segments):
+            status, page = self.rank(f"{name}-{k}", f"{name}-{k}")
+            if status == 200:
+                self.feedback([piece_of(page, [], True)])
+            responses.append((status, page))
+        return responses
+
+    def restart(self) -> None:
+        assert self.service.stop() == 0
+        assert self.service.process.stdout is not None
+        self.service.process.stdout.close()
+        self.service.start()
 
 
 def check_junk_segments(place: str, folder: Path) -> None:
@@ -66,6 +132,37 @@ def test_junk_segments_do_not_block_real_ones_on_two_workers_with_postgresql(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
     check_junk_segments(postgres.fresh_address(), tmp_path)
+
+
+class Flood(threading.Thread):
+    """Sends a new exclusion set with each request until it is stopped."""
+
+    def __init__(self, where: tuple[str, int], items: list[str], seed: int) -> None:
+        super().__init__(daemon=True)
+        self._where, self._items, self._seed = where, items, seed
+        self._enough = threading.Event()
+        self.statuses: Counter[int] = Counter()
+
+    def run(self) -> None:
+        connection = HTTPConnection(*self._where, timeout=60)
+        chance = random.Random(self._seed)
+        for k in itertools.count():
+            if self._enough.is_set():
+                break
+            exclude = chance.sample(self._items, chance.randrange(1, 21))
+            status, _ = rank(connection, {"request_id": f"flood-{self._seed}-{k}", "exclude": exclude})
+            self.statuses[status] += 1
+        connection.close()
+
+    def stop(self) -> None:
+        self._enough.set()
+        self.join()
+
+
+def rank(connection: HTTPConnection, body: dict[str, Any]) -> tuple[int, Any]:
+    connection.request("POST", RANK, json.dumps(body), HEADERS)
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from bothworlds.serve.engine import housekeeping
 from bothworlds.serve.observability.metrics import Metrics
 from bothworlds.serve.schemas import FeedbackEvent
 from bothworlds.serve.stores import open_store
-from tests.serve.running import ITEMS, MINUTE, Clock, eventually, looked, refreshed, serving, visits, with_engine
+from tests.serve.running import ITEMS, Clock, eventually, looked, refreshed, serving, visits, with_engine
 
 WORST_LIST = {"policy": "fixed", "policy_settings": {"ranking": [5, 4, 3]}}
 RATES = dict(zip("abcdef", (0.6, 0.5, 0.4, 0.1, 0.1, 0.1)))
@@ -90,33 +90,6 @@ async def test_a_learner_that_is_as_good_is_not_replaced(engine, store, clock):
     guard = (await engine.reports.report("home"))["guard"]
     assert not guard["active"]
     assert guard["low"] < 0.0 < guard["high"]
-
-
-@pytest.mark.slow
-@with_engine(holdout=0.3, guard=False, policy="uniform", attribution_seconds=600)
-async def test_a_page_that_loses_the_feedback_of_one_arm_raises_an_alarm_instead_of_an_uplift(engine, store, clock):
-    rng = np.random.default_rng(1)
-    await shoppers(engine, clock, rng, range(300))
-    clock.at += 12 * MINUTE
-    await looked(engine)
-    report = await engine.reports.report("home")
-    assert not report["sample_ratio"]["alarm"]
-    assert engine.health()["sample_ratio_alarms"] == 0
-    # From now on the page sends the feedback of one list in ten of the holdout.
-    await shoppers(engine, clock, rng, range(300, 1000), lambda arm: arm == "learner" or rng.random() < 0.1)
-    clock.at += 12 * MINUTE
-    await looked(engine)
-    report, headline = await engine.reports.report("home"), await engine.reports.headline("home")
-    ratio = report["sample_ratio"]
-    assert ratio["alarm"]
-    assert ratio["evidence"] > 1000
-    assert ratio["holdout"]["answered"] < ratio["holdout"]["pages"] / 2
-    for uplift in (report["uplift"], report["recent"]["uplift"], headline["uplift"]):
-        assert (uplift["enough"], uplift["relative"], uplift["low"], uplift["high"]) == (False, None, None, None)
-    assert engine.health()["sample_ratio_alarms"] == 1
-    await engine.administration.restart_comparison("home", actor="ann")
-    await looked(engine)
-    assert engine.health()["sample_ratio_alarms"] == 0
 
 
 @pytest.mark.slow
