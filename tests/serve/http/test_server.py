@@ -256,8 +256,10 @@ def test_connections_leave_descriptors_to_the_store_and_go_on_when_others_end():
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
 
 
+@pytest.fixture(scope="module")
 def inattentive():
-    return service(limits_write_seconds=0.5, limits_head_seconds=PATIENCE)
+    with service(limits_write_seconds=0.5, limits_head_seconds=PATIENCE) as found:
+        yield found
 
 
 def descriptors_of(process):
@@ -266,8 +268,9 @@ def descriptors_of(process):
 
 @pytest.mark.slow
 @needs_proc
-def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_store():
-    with inattentive() as (process, address), closing(connect(address)) as friend:
+def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_store(inattentive):
+    process, address = inattentive
+    with closing(connect(address)) as friend:
         assert status(respond(friend)) == 200
         before = descriptors_of(process)
         with closing(connect(address)) as client:
@@ -281,13 +284,14 @@ def test_an_export_that_the_client_does_not_read_is_aborted_and_releases_the_sto
 
 @pytest.mark.slow
 @needs_proc
-@pytest.mark.parametrize("last", [b"", LAST])
-def test_a_client_that_sends_requests_and_reads_no_response_does_not_keep_its_connection(last):
-    with inattentive() as (process, address), closing(connect(address)) as friend:
+def test_a_client_that_sends_requests_and_reads_no_response_does_not_keep_its_connection(inattentive):
+    process, address = inattentive
+    with closing(connect(address)) as friend:
         assert status(respond(friend)) == 200
         before = descriptors_of(process)
-        with closing(connect(address)) as client:
-            client.sendall(DOCUMENT * 500 + last)
+        with closing(connect(address)) as client, closing(connect(address)) as other:
+            client.sendall(DOCUMENT * 500)
+            other.sendall(DOCUMENT * 500 + LAST)
             until(lambda: descriptors_of(process) == before)
         assert status(respond(friend)) == 200
 

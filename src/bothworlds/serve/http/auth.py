@@ -25,7 +25,7 @@ from ..config import Limits
 from ..model import Invalid, ServiceError, Unavailable, Unknown
 from ..schemas import KeyRequest, NewKey, Role
 from ..stores import Store, StoreError
-from .body import decode, header, media_type, read_body
+from .body import check_media_type, decode, header, read_body
 from .problems import Problem, json_response
 
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -299,7 +299,7 @@ class KeyEndpoints:
         return json_response({"keys": await asyncio.to_thread(list_keys, self._store)})
 
     async def create_key(self, request: Request, actor: str) -> Response:
-        media_type(request.scope, [b"application/json"])
+        check_media_type(request.scope, [b"application/json"])
         body = decode(await read_body(request.scope, request.receive, self._limits), _key_request)
         stored = await asyncio.to_thread(list_keys, self._store)
         if "admin" not in body.roles and not any("admin" in key["roles"] and not key["revoked_at"] for key in stored):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,18 +44,13 @@ def header(scope: Scope, name: bytes) -> bytes:
     return headers.get(name, b"")
 
 
-def media_type(scope: Scope, expected: Iterable[bytes]) -> bytes:
-    """Return the media type of the body; the first of those expected if the request has no ``Content-Type``.
-
-    Raises a 415 for any other type, and for an encoded body.
-    """
-    expected = tuple(expected)
+def check_media_type(scope: Scope, expected: Sequence[bytes]) -> None:
+    """Raise a 415 for a body of another media type than those expected, and for an encoded body."""
     if header(scope, b"content-encoding") not in (b"", b"identity"):
         raise Problem(415, "send the body as it is, without a Content-Encoding")
     declared = header(scope, b"content-type").partition(b";")[0].strip().lower()
     if declared and declared not in expected:
         raise Problem(415, f"the body must be {' or '.join(kind.decode() for kind in expected)}")
-    return declared or expected[0]
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
@@ -107,12 +102,12 @@ def _too_large(max_bytes: int) -> Problem:
     return Problem(413, f"the body may have {max_bytes} bytes at most", headers=CLOSE)
 
 
-async def read_form(request: Request, limits: Limits, expected: Iterable[bytes] = (URLENCODED, MULTIPART)) -> Form:
+async def read_form(request: Request, limits: Limits, expected: Sequence[bytes] = (URLENCODED, MULTIPART)) -> Form:
     """Return the form in the body of a request.
 
     Raises a 415 for other media types, a 400 for a malformed form, and as ``read_body`` for its size.
     """
-    media_type(request.scope, expected)
+    check_media_type(request.scope, expected)
     body = await read_body(request.scope, request.receive, limits)
     message: Message = {"type": "http.request", "body": body, "more_body": False}
 

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from ..config import Limits
 from ..model import rfc3339
 from ..schemas import RetentionView
-from .body import media_type, stream_body
+from .body import check_media_type, stream_body
 from .operations import NDJSON
 from .problems import Problem, json_response
 
@@ -56,7 +56,7 @@ class LogEndpoints:
         return ClosingStream(first, pieces, missing)
 
     async def import_log(self, request: Request, actor: str) -> Response:
-        media_type(request.scope, [NDJSON.encode()])
+        check_media_type(request.scope, [NDJSON.encode()])
         self._registry.surface(request.path_params["surface"])
         with tempfile.TemporaryFile() as file:
             async for piece in stream_body(

@@ -18,7 +18,7 @@ from ..model import TooMany, rfc3339
 from ..observability.metrics import RANK, Metrics
 from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role
 from .auth import PUBLIC, Keyring, address_of
-from .body import check_count, decode, media_type, read_body
+from .body import check_count, check_media_type, decode, read_body
 from .problems import Problem, decoding_problem
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class RankFeedbackEndpoints:
     async def rank(self, scope: Scope, receive: Receive, surface: str) -> bytes:
         """Return the list for a page view."""
         client = await self._actor(scope, "serve", self._config.public_rank)
-        media_type(scope, JSON)
+        check_media_type(scope, JSON)
         body = await read_body(scope, receive, self._config.limits)
         request = decode(body, _rank_request)
         pins = _by_slot(request.pins) if request.pins else {}
@@ -193,7 +193,7 @@ class RankFeedbackEndpoints:
     async def feedback(self, scope: Scope, receive: Receive) -> bytes:
         """Return one result per event; accepted events are durable. An invalid event is rejected by itself."""
         await self._actor(scope, "ingest", self._config.public_feedback)
-        media_type(scope, JSON_OR_TEXT)
+        check_media_type(scope, JSON_OR_TEXT)
         body = await read_body(scope, receive, self._config.limits)
         events = self._decode_batch(body)
         valid = [event for event in events if isinstance(event, FeedbackEvent)]

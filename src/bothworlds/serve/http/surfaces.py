@@ -13,7 +13,7 @@ from ..config import Limits
 from ..model import Conflict, StateConflict, Surface, Unknown, learned_again
 from ..schemas import Promotion, Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from ..stores import VersionConflict
-from .body import check_count, decode, media_type, read_body
+from .body import check_count, check_media_type, decode, read_body
 from .problems import Problem, json_response
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class SurfaceEndpoints:
         """Return the decoded body; that of ``empty`` if there is none, which needs no media type."""
         body = await read_body(request.scope, request.receive, self._limits)
         if body:
-            media_type(request.scope, [b"application/json"])
+            check_media_type(request.scope, [b"application/json"])
         return decode(body or empty, decoder)
 
     async def _body(self, request: Request, decoder: msgspec.json.Decoder[Any]) -> dict[str, Any]:
