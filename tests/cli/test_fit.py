@@ -1,16 +1,14 @@
-"""``bothworlds fit``: what it prints, draws and writes, and worlds from its files. Counting is replaced by a fake."""
+"""``bothworlds fit``: what it prints, draws and writes, and worlds from its files."""
 
 from __future__ import annotations
 
+import csv
 import json
-from types import SimpleNamespace
 
 import pytest
 
-from bothworlds import clicks
 from bothworlds.clicks import Counts, fit
 from bothworlds.clicks.fitting.fit import fit_each_query
-from bothworlds.clicks.reading.sources import find_files
 from tests.clicks.logs import generated
 from tests.commands import answer, run
 
@@ -24,19 +22,17 @@ LOGS = {
 }
 
 
-@pytest.fixture
-def read(monkeypatch, tmp_path):
-    """A folder with logs, and the options they were counted with."""
-    requested = {}
-
-    def counted(path, **options):
-        requested.update(options)
-        return SimpleNamespace(counts=lambda: LOGS[find_files(path)[-1].stem])
-
-    monkeypatch.setattr(clicks, "read", counted, raising=False)
-    for name in LOGS:
-        (tmp_path / f"{name}.csv").touch()
-    return requested
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the logs as tables of counts."""
+    path = tmp_path_factory.mktemp("logs")
+    for name, counts in LOGS.items():
+        with (path / f"{name}.csv").open("w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["query", "item", "position", "impressions", "clicks"])
+            for q, i, j, *numbers in zip(counts.query, counts.item, counts.position, counts.shown, counts.clicked):
+                table.writerow([counts.queries[q], counts.items[i], counts.positions[j], *numbers])
+    return path
 
 
 def refused(*arguments):
@@ -45,8 +41,8 @@ def refused(*arguments):
     return " ".join(result.output.split())
 
 
-def test_it_prints_counts_curve_and_items(read, tmp_path):
-    text = answer("fit", tmp_path / "good.csv")
+def test_it_prints_counts_curve_and_items(folder):
+    text = answer("fit", folder / "good.csv")
     counts, model = LOGS["good"], fit(LOGS["good"])
     assert f"{counts.shown.sum():,} impressions, {counts.clicked.sum():,} clicks" in text
     assert f"log-likelihood {model.log_likelihood:,.2f}" in text
@@ -57,28 +53,15 @@ def test_it_prints_counts_curve_and_items(read, tmp_path):
     assert "warning" not in text
 
 
-def test_options_of_reading_are_passed_on(read, tmp_path):
-    filters = (
-        "--top-items",
-        "10",
-        "--positions",
-        "5",
-        "--query",
-        "q",
-        "--columns",
-        "item=product, click = was clicked",
-    )
-    answer("fit", tmp_path / "good.csv", "--format", "tidy", *filters)
-    assert read == {
-        "engine": "duckdb",
-        "format": "tidy",
-        "top_items": 10,
-        "positions": 5,
-        "query": "q",
-        "columns": {"item": "product", "click": "was clicked"},
-        "skip_bad": False,
-        "clip": False,
-    }
+@pytest.mark.slow
+def test_options_of_reading_are_passed_on(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("where,was shown,clicks,impressions,query\n1,a,1,2,x\n2,a,1,2,x\n1,b,3,2,x\n1,c,0,1,x\n1,d,1,1,y\n")
+    columns = ("--columns", "position=where, item = was shown", "--format", "counts")
+    assert "clip=True" not in refused("fit", log, *columns)
+    text = answer("fit", log, *columns, "--clip", "--query", "x", "--positions", "1", "--top-items", "2")
+    assert "4 impressions, 3 clicks: 2 items at 1 position" in text
+    assert "1 row was skipped" in answer("fit", log, *columns, "--skip-bad")
 
 
 @pytest.mark.parametrize(
@@ -89,59 +72,59 @@ def test_options_of_reading_are_passed_on(read, tmp_path):
         ("good", ("--method", "em", "--iterations", "3"), "EM was stopped after 3 passes"),
     ],
 )
-def test_it_warns_where_warned_is_due(read, tmp_path, name, options, message):
-    assert f"warning: {message}" in answer("fit", tmp_path / f"{name}.csv", *options)
+def test_it_warns_where_warned_is_due(folder, name, options, message):
+    assert f"warning: {message}" in answer("fit", folder / f"{name}.csv", *options)
 
 
-def test_the_components_of_a_fixed_list_are_shown(read, tmp_path):
-    assert "group" in answer("fit", tmp_path / "list.csv")
+def test_the_components_of_a_fixed_list_are_shown(folder):
+    assert "group" in answer("fit", folder / "list.csv")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--per-query",)])
 @pytest.mark.parametrize("name", LOGS)
-def test_every_fit_can_be_drawn_and_written(read, tmp_path, name, options):
-    text = answer("fit", tmp_path / f"{name}.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
+def test_every_fit_can_be_drawn_and_written(folder, tmp_path, name, options):
+    text = answer("fit", folder / f"{name}.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
     assert "figure:" in text
     assert "examination" in (tmp_path / "f.svg").read_text()
     assert json.loads((tmp_path / "m.json").read_text())["version"] == 1
 
 
 @pytest.mark.slow
-def test_the_same_fit_is_the_same_picture(read, tmp_path):
+def test_the_same_fit_is_the_same_picture(folder, tmp_path):
     for name in ("a", "b"):
-        answer("fit", tmp_path / "good.csv", "--plot", tmp_path / f"{name}.svg")
+        answer("fit", folder / "good.csv", "--plot", tmp_path / f"{name}.svg")
     assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()
 
 
-def test_only_so_many_items_are_printed(read, tmp_path):
-    text = answer("fit", tmp_path / "queries.csv", "--top", "3", "--per-query")
+def test_only_so_many_items_are_printed(folder):
+    text = answer("fit", folder / "queries.csv", "--top", "3", "--per-query")
     assert "3 of 48 items" in text
     assert text.count("item") < 10
 
 
 @pytest.mark.slow
-def test_columns_are_written_as_pairs(read, tmp_path):
+def test_columns_are_written_as_pairs(folder):
     for text in ("item", "item=", "=product", "item=product,"):
-        assert "--columns is written like item=product" in refused("fit", tmp_path / "good.csv", "--columns", text)
+        assert "--columns is written like item=product" in refused("fit", folder / "good.csv", "--columns", text)
 
 
 @pytest.mark.slow
-def test_every_query_has_its_curve_where_each_is_fitted_alone(read, tmp_path):
-    text = answer("fit", tmp_path / "queries.csv", "--per-query")
+def test_every_query_has_its_curve_where_each_is_fitted_alone(folder, tmp_path):
+    text = answer("fit", folder / "queries.csv", "--per-query")
     assert "6 of 6 are identified" in text
     for query, model in zip(LOGS["queries"].queries, fit_each_query(LOGS["queries"]).values()):
         row = next(line for line in text.splitlines() if f"{query} " in line)
         assert all(f"{beta:.2f}" in row for beta in model.examination)
-    assert "0 of 1 are identified" in answer("fit", tmp_path / "list.csv", "--per-query", "--plot", tmp_path / "f.svg")
+    assert "0 of 1 are identified" in answer("fit", folder / "list.csv", "--per-query", "--plot", tmp_path / "f.svg")
     assert "no query has a complete curve" in (tmp_path / "f.svg").read_text()
 
 
 @pytest.mark.slow
-def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_and_played_in(read, tmp_path):
+def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_and_played_in(folder, tmp_path):
     noise = "1 of 1 queries have a curve that is noise, with examination typically known only up to a factor above 1.6"
-    assert noise in answer("fit", tmp_path / "few.csv", "--per-query", "--out", tmp_path / "m.json")
-    assert noise not in answer("fit", tmp_path / "good.csv", "--per-query")
+    assert noise in answer("fit", folder / "few.csv", "--per-query", "--out", tmp_path / "m.json")
+    assert noise not in answer("fit", folder / "good.csv", "--per-query")
     played = answer("play", "-p", "uniform", "-w", tmp_path / "m.json", "--rounds", "50", "--replications", "1")
     assert "m.json: This curve is noise" in played
     tried = refused("reproduce", "--only", "nothing", "--world", tmp_path / "m.json")
@@ -149,8 +132,8 @@ def test_curves_of_queries_that_are_noise_are_warned_of_where_they_are_fitted_an
 
 
 @pytest.mark.slow
-def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
-    answer("fit", tmp_path / "queries.csv", "--out", tmp_path / "m.json")
+def test_a_fitted_model_is_a_world_to_play_in(folder, tmp_path):
+    answer("fit", folder / "queries.csv", "--out", tmp_path / "m.json")
     place = f"{tmp_path / 'm.json'}:query='query3'"
     assert "fitted m" in answer("play", "-p", "uniform", "-w", place, "--rounds", "50", "--replications", "1")
     assert "n = 8 items, m = 4 positions" in answer("bounds", "--world", place)
@@ -158,9 +141,9 @@ def test_a_fitted_model_is_a_world_to_play_in(read, tmp_path):
 
 
 @pytest.mark.slow
-def test_invalid_options_are_refused_in_one_line(read, tmp_path):
-    log = tmp_path / "good.csv"
-    assert "there is no file" in refused("fit", tmp_path / "nowhere.csv")
+def test_invalid_options_are_refused_in_one_line(folder, tmp_path):
+    log = folder / "good.csv"
+    assert "there is no file" in refused("fit", folder / "nowhere.csv")
     assert "must end in .svg" in refused("fit", log, "--plot", "fit.txt")
     assert "must end in .json" in refused("fit", log, "--out", "model.txt")
     assert "method must be newton or em" in refused("fit", log, "--method", "svd")
@@ -169,8 +152,8 @@ def test_invalid_options_are_refused_in_one_line(read, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_path):
-    answer("fit", tmp_path / "list.csv", "--out", tmp_path / "list.json")
+def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(folder, tmp_path):
+    answer("fit", folder / "list.csv", "--out", tmp_path / "list.json")
     assert "not identified" in refused("reproduce", "--world", tmp_path / "list.json")
     fit(generated(1, 5, 2, 500)).save(tmp_path / "small.json")
     assert "at least 6 items" in refused("reproduce", "--world", tmp_path / "small.json")
@@ -179,18 +162,18 @@ def test_the_paper_is_not_put_to_the_test_in_worlds_of_another_shape(read, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--per-query",), ("--method", "em")])
-def test_a_log_without_clicks_is_answered_and_not_refused(read, tmp_path, options):
-    text = answer("fit", tmp_path / "silent.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
+def test_a_log_without_clicks_is_answered_and_not_refused(folder, tmp_path, options):
+    text = answer("fit", folder / "silent.csv", *options, "--plot", tmp_path / "f.svg", "--out", tmp_path / "m.json")
     assert "warning: " in text
 
 
-def test_names_are_printed_as_they_are(read, tmp_path):
-    text = answer("fit", tmp_path / "names.csv")
+def test_names_are_printed_as_they_are(folder):
+    text = answer("fit", folder / "names.csv")
     assert all(name in text for name in ("x[/foo]", "tv[oled]", ":tea:", "[red]q"))
 
 
 @pytest.mark.slow
-def test_a_pattern_and_several_files_are_one_log(read, tmp_path):
-    assert "fitted:" in answer("fit", tmp_path / "go*.csv")
-    assert "fitted:" in answer("fit", tmp_path / "good.csv", tmp_path / "list.csv")
-    assert "there is no file" in refused("fit", tmp_path / "none-*.csv")
+def test_a_pattern_and_several_files_are_one_log(folder):
+    assert "fitted:" in answer("fit", folder / "go*.csv")
+    assert "fitted:" in answer("fit", folder / "good.csv", folder / "list.csv")
+    assert "there is no file" in refused("fit", folder / "none-*.csv")

@@ -36,7 +36,10 @@ print(sorted(name for name in clicks.__all__ if not callable(getattr(clicks, nam
 
 
 SIGNATURES = {
+    "read": "path, format, columns, query, positions, top_items, skip_bad, clip, engine, progress",
     "fit": "log, model, method, iterations, prior, ordered, intervals, seed, progress",
+    "compare": "log, models, priors, seed, reference, progress",
+    "generate": "path, world, pages, queries, seed, progress",
     "score": "model, log",
     "evaluate": "log, target, marginals, estimator, windows, examination, cluster, since, clip_weights, draws, seed, "
     "label, progress",

@@ -37,6 +37,8 @@ def _root(
 def main() -> None:
     """Run the command line. Ctrl+C ends every command with the word "stopped" and exit status 130."""
     install_interrupt_handler()
+    # Matrices are small here: threads of BLAS wait for each other, ten times as long on a busy machine.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()
     except BaseException as error:

@@ -27,7 +27,7 @@ NESTED = (
 )
 
 
-@pytest.fixture(scope="module", params=["ubm", "dbn", "ccm", "trust"])
+@pytest.fixture(scope="module", params=["ubm", "dbn", "trust"])
 def log(request):
     return simulated(request.param, 1_500, n=6, m=4, queries=2, seed=3)
 
@@ -284,18 +284,19 @@ def test_a_strong_prior_pulls_to_the_mean_rate(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.9, 1.0])
-@pytest.mark.parametrize("m", [1, 2, 3])
-def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate, m):
-    """Maxima at the bounds: no warnings of NumPy, no disagreement of starts, likelihood as predicted."""
-    rng = np.random.default_rng(m)
-    lists = np.array([rng.permutation(3)[:m] for _ in range(12)])
-    pages = Pages.from_arrays(lists, rng.random(lists.shape) < rate)
-    for name in OTHERS:
-        for prior in (0.0, 0.5):
-            model = fit(pages, name, prior=prior)
-            assert model.converged, name
-            predicted = score(model, pages).log_likelihood * pages.pages
-            assert predicted == pytest.approx(model.log_likelihood, rel=1e-3, abs=1e-4), name
+def test_logs_with_hardly_any_clicks_or_skips_are_fitted(rate):
+    """Maxima at the bounds: no warnings of NumPy, likelihood as predicted."""
+    for m in (1, 2, 3):
+        rng = np.random.default_rng(m)
+        lists = np.array([rng.permutation(3)[:m] for _ in range(12)])
+        pages = Pages.from_arrays(lists, rng.random(lists.shape) < rate)
+        for name in OTHERS:
+            for prior in (0.0, 0.5):
+                model = fit(pages, name, prior=prior)
+                assert model.converged, (name, m, prior)
+                predicted = score(model, pages).log_likelihood * pages.pages
+                expected = pytest.approx(model.log_likelihood, rel=1e-3, abs=1e-4)
+                assert predicted == expected, (name, m, prior)
 
 
 # Options

@@ -25,17 +25,16 @@ def shift(shown, clicked, seed, push=1e-4):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(4))
-def test_perturbed_identified_fits_return_to_the_maximum(block):
+def test_perturbed_identified_fits_return_to_the_maximum():
     checked = 0
-    for seed in range(25 * block, 25 * block + 25):
+    for seed in range(50):
         rng = np.random.default_rng(seed)
         shown = rng.integers(0, 6, (5, 3)) * (rng.random((5, 3)) < 0.6)
         clicked = rng.binomial(shown, rng.choice([0.3, 0.6, 1.0], (5, 3)))
         if shown.any() and fit_tables(shown, clicked).identified:
             checked += 1
             assert shift(shown, clicked, seed) < 0.02, (shown, clicked)
-    assert checked >= 5
+    assert checked >= 10
 
 
 @pytest.mark.slow

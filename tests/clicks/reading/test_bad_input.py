@@ -490,18 +490,6 @@ def test_positions_after_a_gap_are_noted_and_others_are_not(tmp_path):
         "that this is not a mistake",
     )
     assert counts(path, positions=2).notes == ()
-    assert any(
-        "jump from 2 to 500" in note
-        for note in evaluate(many(path), marginals={"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}).notes
-    )
-
-
-def many(path):
-    """A file with all its rows many times over, as other events."""
-    header, *rows = path.read_text().splitlines()
-    again = [f"{k}-{row}" for k in range(200) for row in rows]
-    path.write_text("\n".join([header, *again, ""]))
-    return path
 
 
 @pytest.mark.slow

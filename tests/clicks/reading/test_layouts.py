@@ -42,10 +42,6 @@ def test_positions_of_the_service_count_from_one_as_in_other_logs(tmp_path):
         assert counts(path).positions == (1, 2, 3, 4, 5)
 
 
-def test_all_layouts_are_tried_above():
-    assert set(ENDINGS) == set(LAYOUTS)
-
-
 @pytest.mark.parametrize(("layout", "ending"), [(layout, endings[0]) for layout, endings in ENDINGS.items()])
 def test_only_the_right_name_is_accepted(tmp_path, layout, ending):
     path = written.write(tmp_path / f"log{ending}", pages=50, layout=layout)
