@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bothworlds.clicks import Counts, evaluate, fit
+from bothworlds.clicks import Counts, fit
 from tests.clicks.written import counts
 from tests.commands import run
 
