@@ -91,14 +91,11 @@ class Counts:
         if a.ndim != 2 or a.shape != b.shape:
             raise ValueError(f"shown and clicked must be tables of the same shape; got {a.shape} and {b.shape}")
         n, m = a.shape
-        if not all(table.dtype.kind in "iufb" for table in (a, b)):
-            raise ValueError("impressions and clicks must be tables of numbers, items by positions")
-        if any(np.isnan(table).any() for table in (a, b)):
-            raise ValueError("impressions and clicks must not be missing; write 0 where there were none")
-        if any((table != np.floor(table)).any() for table in (a, b)):
-            raise ValueError("impressions and clicks must be whole numbers")
-        if any(np.abs(table.astype(np.float64)).sum() >= 2.0**63 for table in (a, b)):
-            raise ValueError("impressions and clicks must add up to less than 2^63")
+        for table in (a, b):
+            if table.dtype.kind not in "iufb" or not (np.abs(table).astype(np.float64).sum() < 2.0**63):
+                raise ValueError("impressions and clicks must be numbers that add up to less than 2^63")
+            if (table != np.floor(table)).any():
+                raise ValueError("impressions and clicks must be whole numbers; write 0 where there were none")
         if (b[a == 0] != 0).any():
             raise ValueError("there are clicks on pairs of item and position that were never shown")
         rows, columns = np.nonzero(a)

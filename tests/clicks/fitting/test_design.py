@@ -29,7 +29,6 @@ def test_an_item_that_was_never_shown_has_a_row_without_cells_in_a_log_of_one_qu
     counts = Counts.from_tables([[9, 9], [0, 0], [9, 9]], [[3, 2], [0, 0], [4, 1]], items=["a", "b", "c"])
     design = design_of_counts(counts)
     assert design.items == ("a", "b", "c")
-    assert design.rows_of(["", "", "x"], ["b", "d", "a"]).tolist() == [1, -1, -1]
     assert np.isnan(design.fit().row_effect).tolist() == [False, True, False]
     with pytest.raises(ValueError, match="no impressions"):
         design_of_counts(Counts.from_tables([[0]], [[0]]))
@@ -41,11 +40,12 @@ def test_the_influence_of_a_page_is_what_the_fit_loses_without_it(windows):
     window = np.random.default_rng(1).integers(0, windows, len(pages))[pages.of_page()]
     factors = [positions_of(pages), Factor(tuple("uvw"[:windows]), window)]
     design = design_of_pages(pages, factors)
-    row = design.rows_of(["0"] * 3, ["4", "3", "2"])
+    names = list(zip(design.queries, design.items))
+    row = np.array([names.index(("0", item)) for item in "432"])
     columns = np.column_stack([np.arange(3), np.zeros(3, int)])
     fitted = design.fit()
     r = fitted.predict(row, columns)
-    terms = design.page_terms(pages, fitted.influence(row, columns, r))
+    terms = np.bincount(pages.of_page(), fitted.influence(row, columns, r)[pages.click, design.cell])
     assert abs(pages.count @ terms) < 1e-6 * (pages.count @ np.abs(terms))
     for page in (0, 7, len(pages) // 2):
         count = pages.count.copy()

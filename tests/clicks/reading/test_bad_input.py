@@ -409,12 +409,10 @@ def test_large_counts_keep_all_digits(tmp_path):
     assert (counted.shown.tolist(), counted.clicked.tolist()) == ([1000, 9007199254740993], [100, 1])
 
 
-@pytest.mark.parametrize(
-    ("number", "message"), [(np.nan, "must not be missing"), (np.inf, "less than 2.63"), (1e20, "less than 2.63")]
-)
-def test_tables_of_invalid_counts_are_refused(number, message):
-    with pytest.raises(ValueError, match=message):
-        Counts.from_tables([[number, 5], [5, 5]], [[0, 1], [1, 1]])
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e20, 2.5, "7"])
+def test_tables_of_invalid_counts_are_refused(number):
+    with pytest.raises(ValueError, match="impressions and clicks must be "):
+        Counts.from_tables(np.array([[number, 5], [5, 5]]), [[0, 1], [1, 1]])
 
 
 # Several bad places

@@ -42,9 +42,9 @@ class Design(NamedTuple):
 
     >>> pages = Pages.from_arrays([["a", "b"], ["b", "a"]] * 2, [[1, 0], [0, 1], [0, 1], [0, 0]], count=[50, 9, 20, 40])
     >>> design = design_of_pages(pages, [positions_of(pages)])
-    >>> fitted, row = design.fit(), design.rows_of(["", ""], ["b", "a"])
-    >>> r = fitted.predict(row, [[0], [1]])
-    >>> terms = design.page_terms(pages, fitted.influence(row, [[0], [1]], r))
+    >>> fitted, placed = design.fit(), ([1, 0], [[0], [1]])
+    >>> r = fitted.predict(*placed)
+    >>> terms = np.bincount(pages.of_page(), fitted.influence(*placed, r)[pages.click, design.cell])
     >>> round(float(r.sum()), 3), round(float(np.sqrt(pages.count @ terms**2)), 3)
     (0.572, 0.066)
     """
@@ -71,21 +71,12 @@ class Design(NamedTuple):
     def _sums(self, code: Ints, size: int) -> Ints:
         return np.array([np.bincount(code, part, size) for part in (self.shown, self.clicked)]).astype(np.int64)
 
-    def rows_of(self, queries: Sequence[str], items: Sequence[str]) -> Ints:
-        """Return the row of every (query, item); -1 for one that was never shown."""
-        number = {pair: k for k, pair in enumerate(zip(self.queries, self.items))}
-        return np.array([number.get(pair, -1) for pair in zip(queries, items)], np.int64)
-
     def fit(self, prior: float = 0.0) -> log_linear.LogLinear:
         """Return the maximum-likelihood fit; ``prior`` is a number of impressions at the mean rate for every cell."""
         sizes = [len(labels) for labels in self.labels]
         return log_linear.fit(
             self.row, self.columns, self.shown, self.clicked, prior=prior, rows=len(self.items), levels=sizes
         )
-
-    def page_terms(self, pages: Pages, influence: Floats) -> Floats:
-        """Return the sum over the results of every page of their influence (2, K), as ``LogLinear.influence``."""
-        return np.bincount(pages.of_page(), influence[pages.click, self.cell], len(pages)).astype(np.float64)
 
 
 def positions_of(log: Pages | Counts) -> Factor:

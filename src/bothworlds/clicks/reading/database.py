@@ -23,19 +23,9 @@ class Database:
     def __init__(self) -> None:
         folder = mkdtemp(prefix="bothworlds-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.connection = _prepared(import_extra("duckdb").connect(config={"temp_directory": folder}))
-
-    @contextmanager
-    def cursor(self) -> Iterator[Any]:
-        """Open a second connection to the same tables, whose temporary tables are its own."""
-        with _prepared(self.connection.cursor()) as cursor:
-            yield cursor
-
-
-def _prepared(connection: Any) -> Any:
-    _set(connection, "enable_progress_bar_print = false")  # DuckDB prints its own bar to standard output
-    connection.execute("SET TimeZone = 'UTC'")  # dates without a zone are the same on every machine
-    return connection
+        self.connection = import_extra("duckdb").connect(config={"temp_directory": folder})
+        _set(self.connection, "enable_progress_bar_print = false")  # DuckDB prints its own bar to standard output
+        self.connection.execute("SET TimeZone = 'UTC'")  # dates without a zone are the same on every machine
 
 
 @contextmanager
