@@ -19,7 +19,7 @@ from .reading.memory import as_table, inspect_table, label_text
 from .reading.ray import read_on_ray
 from .reading.session_text import odd_pages, read_text
 from .reading.sources import Paths, find_files, inspect_file, rename_columns
-from .reading.tables import Filters, file_columns, keep, notes_of, read_table
+from .reading.tables import Filters, Reading, file_columns, keep, read_table, sentences
 
 ENGINES = ("duckdb", "ray")
 NEEDS_PAGES = "a model of clicks that depend on each other needs whole pages"
@@ -288,19 +288,18 @@ def read(
         sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
     layout = common_layout(sources, format)
     database = Database()
-    connection = database.connection
-    reader = read_on_ray if engine == "ray" else read_text if layout.is_text else read_table
-    found = reader(connection, sources, layout, filters, progress)
-    names = layout.columns(sources[0])
+    log = Reading(database.connection, sources, layout, filters, progress)
+    found = (read_on_ray if engine == "ray" else read_text if layout.is_text else read_table)(log)
+    names = log.columns
     has_pages, weighted = layout.is_text or "event" in names, engine == "ray" or layout.name == "counts"
     number = "number" if weighted else "1"
-    keep(connection, filters, has_pages, number)
+    keep(log, has_pages, number)
     if layout.is_text and engine != "ray":
-        found += odd_pages(connection)
+        found = odd_pages(log) + found
     origin = sources[0].path.name if len(sources) == 1 else f"{sources[0].path.name} and {len(sources) - 1} more"
-    if not run(connection, "SELECT count(*) FROM (FROM rows LIMIT 1)")[0][0]:
+    if not log.run("SELECT count(*) FROM (FROM rows LIMIT 1)")[0][0]:
         raise ValueError(_nothing_left(origin, filters))
-    kinds = {name: kind for name, kind, *_ in run(connection, "DESCRIBE rows")}
+    kinds = {name: kind for name, kind, *_ in log.run("DESCRIBE rows")}
     others = [name for name in dict.fromkeys(n for s in sources for n in s.columns) if name not in names.values()]
     stored = dict(zip(others, file_columns(others))) | {name: role for role, name in names.items()}
     stored = {role: role for role in names} | stored
@@ -312,7 +311,7 @@ def read(
         columns={name: column for name, column in stored.items() if column in kinds},
         has_pages=has_pages,
         has_propensities="propensity" in kinds,
-        notes=notes_of(connection, found, filters, number),
+        notes=sentences(log, found, number),
         number=number,
         time=_time(kinds.get("timestamp")),
         progress=progress,

@@ -60,10 +60,10 @@ def test_ignored_clicks_are_those_of_the_query(tmp_path):
     assert len(stray) > 3
     everywhere = "(in the whole log, for all queries)"
     for query, number in stray.items():
-        assert counts(tmp_path / "log", query=query).notes[:2] == (
+        assert {
             f"{number} clicks on urls that their page does not show were ignored",
             f"{early} clicks before any page of their session were ignored {everywhere}",
-        )
+        } < set(counts(tmp_path / "log", query=query).notes)
 
 
 @pytest.mark.slow
@@ -84,10 +84,10 @@ def test_sessions_are_counted_as_by_hand(tmp_path):
         shown, clicked, (stray, early) = count_sessions(sessions(seed))
         assert as_dictionaries(counted) == (shown, clicked), seed
         assert counted.pages == sessions(seed).count("\tQ\t"), seed
-        assert counted.notes[:2] == (
+        assert {
             f"{sum(stray.values())} clicks on urls that their page does not show were ignored",
             f"{early} clicks before any page of their session were ignored",
-        ), seed
+        } < set(counted.notes), seed
 
 
 @pytest.mark.slow

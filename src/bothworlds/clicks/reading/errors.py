@@ -51,15 +51,6 @@ def plural(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
-def skipped(number: int, noun: str) -> str:
-    """Return the start of a note.
-
-    >>> skipped(1, "row"), skipped(3, "bad record")
-    ('1 row was skipped', '3 bad records were skipped')
-    """
-    return f"{plural(number, noun)} {'was' if number == 1 else 'were'} skipped"
-
-
 class Example(NamedTuple):
     """One bad row: where it is and what is wrong with it."""
 

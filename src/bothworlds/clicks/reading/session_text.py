@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
-from .database import glob_pattern, literal, rejects, run
+from .database import glob_pattern, literal, rejects
 from .errors import MAX_EXAMPLES, MAX_TEXT, Example, bad_input_error, rejected_lines
-from .layouts import LINE, RECORD, Layout
+from .layouts import LINE, RECORD
 from .rows import LAST_POSITION
 from .sources import Source
-from .tables import Filters
+from .tables import Notes, Reading
 
 LONG = 2 * LAST_POSITION  # characters that a record of too many results has at least
 MAX_LINE = 1 << 30  # bytes; all records of the native layout may be on one line
@@ -61,81 +59,82 @@ INSERT INTO odd SELECT {first} + event, stray FROM pages
 WHERE {queries} AND (stray > 0 OR len(list_distinct(items)) < len(items))"""
 
 
-def read_text(
-    connection: Any, sources: Sequence[Source], layout: Layout, filters: Filters, progress: bool | None
-) -> Counter[str]:
-    """Read the records of text files; return how many were skipped, by the reason.
+def read_text(log: Reading) -> Notes:
+    """Read the records of text files; raise ValueError for bad ones, unless they are to be skipped.
 
     Pages that show a url twice or have clicks on urls that they do not show are in the table ``odd``, with the number
-    of these clicks. Raises ValueError for bad records, unless they are to be skipped.
+    of these clicks.
     """
-    notes: Counter[str] = Counter()
-    run(connection, "CREATE TABLE rows (event BIGINT, query VARCHAR, item VARCHAR, position BIGINT, click TINYINT)")
-    run(connection, "CREATE TEMP TABLE odd (event BIGINT, stray BIGINT)")
+    filters, layout, everywhere = log.filters, log.layout.name, log.filters.everywhere
+    log.run("CREATE TABLE rows (event BIGINT, query VARCHAR, item VARCHAR, position BIGINT, click TINYINT)")
+    log.run("CREATE TEMP TABLE odd (event BIGINT, stray BIGINT)")
     examples: list[Example] = []
-    first = 0
-    for source in sources:
-        bad, found = _read_records(connection, source, layout, progress)
-        notes["record"] += bad
-        examples += found
-        if not notes["record"] or filters.skip_bad:
-            if layout.name == "relpred":
-                run(connection, SESSIONS)
-                run(connection, "DROP TABLE records")
-                run(connection, CLICKS, "assigning clicks", progress)
-                notes["early"] += run(connection, "SELECT count(*) FROM clicks WHERE last IS NULL")[0][0]
-            run(connection, f"CREATE OR REPLACE TEMP TABLE pages AS {PAGES[layout.name]}", "reading pages", progress)
-            run(connection, "DROP TABLE IF EXISTS split")
-            for statement in (ROWS, ODD):
-                run(connection, statement.format(first=first, queries=filters.query_condition))
-            first += 1 + run(connection, "SELECT coalesce(max(event), 0) FROM pages")[0][0]
-            run(connection, "DROP TABLE pages")
-    if notes["record"] and not filters.skip_bad:
-        raise bad_input_error(examples, notes["record"], "records")
-    return notes
+    records, early, first = 0, 0, 0
+    for source in log.sources:
+        bad, found = _read_records(log, source)
+        records, examples = records + bad, examples + found
+        if records and not filters.skip_bad:
+            continue
+        if layout == "relpred":
+            log.run(SESSIONS)
+            log.run("DROP TABLE records")
+            log.run(CLICKS, "assigning clicks")
+            early += log.run("SELECT count(*) FROM clicks WHERE last IS NULL")[0][0]
+        log.run(f"CREATE OR REPLACE TEMP TABLE pages AS {PAGES[layout]}", "reading pages")
+        log.run("DROP TABLE IF EXISTS split")
+        for statement in (ROWS, ODD):
+            log.run(statement.format(first=first, queries=filters.query_condition))
+        first += 1 + log.run("SELECT coalesce(max(event), 0) FROM pages")[0][0]
+        log.run("DROP TABLE pages")
+    if records and not filters.skip_bad:
+        raise bad_input_error(examples, records, "records")
+    before = f"{{}} before any page of their session were ignored{everywhere}"
+    return Counter({("click", before): early, ("bad record", f"{{}} left out{everywhere}"): records})
 
 
-def _read_records(connection: Any, source: Source, layout: Layout, progress: bool | None) -> tuple[int, list[Example]]:
+def _read_records(log: Reading, source: Source) -> tuple[int, list[Example]]:
     """Create the table ``records`` of a file; return the number of bad ones, and the first of them."""
-    pattern, size, records = RECORDS[layout.name]
+    pattern, size, records = RECORDS[log.layout.name]
     lines = (
         f"SELECT row_number() OVER () AS line, text FROM read_csv({literal(glob_pattern(str(source.path)))}, "
         "auto_detect = false, header = false, delim = '\x01', quote = '', escape = '', columns = {'text': 'VARCHAR'}, "
         f"max_line_size = {MAX_LINE}, store_rejects = true, rejects_limit = 0, "
         f"compression = {literal(source.compression or 'none')}, hive_partitioning = false)"
     )
-    run(
-        connection,
+    log.run(
         "CREATE OR REPLACE TEMP TABLE records AS SELECT row_number() OVER () AS event, *, "
         f"length(text) > {LONG} AND {size} > {LAST_POSITION} AS too_long, "
         f"regexp_full_match(text, {literal(pattern)}) AND NOT too_long AS good "
         f"FROM (SELECT line, {records} AS text FROM ({lines})) WHERE text <> ''",
         "reading records",
-        progress,
     )
-    rejected = rejected_lines(rejects(connection, [str(source.path)]), [source])
-    bad = run(
-        connection, "SELECT line, text, too_long, count(*) OVER () FROM records WHERE NOT good ORDER BY event LIMIT 3"
-    )
+    rejected = rejected_lines(rejects(log.connection, [str(source.path)]), [source])
+    bad = log.run("SELECT line, text, too_long, count(*) OVER () FROM records WHERE NOT good ORDER BY event LIMIT 3")
     found = [(one.line, one.problem) for one in rejected[:MAX_EXAMPLES]]
     for line, text, too_long, _ in bad:
         before = 0  # rejected lines have no row
         while before < (passed := sum(one.line <= line + before for one in rejected)):
             before = passed
         expected = (
-            f"a result page has at most {LAST_POSITION:,} results" if too_long else f"{layout.description} is expected"
+            f"a result page has at most {LAST_POSITION:,} results"
+            if too_long
+            else f"{log.layout.description} is expected"
         )
         found.append((line + before, f"{expected}, in {text[:MAX_TEXT]!r}"))
     examples = [Example(str(source.path), f"line {line}", problem) for line, problem in sorted(found)]
     return len(rejected) + (bad[0][3] if bad else 0), examples
 
 
-def odd_pages(connection: Any) -> Counter[str]:
+def odd_pages(log: Reading) -> Notes:
     """Return the numbers of stray clicks and of pages that show a url twice, among the pages that are kept."""
     kept = "FROM odd SEMI JOIN rows USING (event)"
-    ((stray,),) = run(connection, f"SELECT coalesce(sum(stray), 0)::BIGINT {kept}")
+    ((stray,),) = log.run(f"SELECT coalesce(sum(stray), 0)::BIGINT {kept}")
     twice = (
         f"SELECT DISTINCT event FROM rows SEMI JOIN (SELECT * {kept}) USING (event) "
         "GROUP BY event, item HAVING count(*) > 1"
     )
-    return Counter({"stray": stray, "repeats": run(connection, f"SELECT count(*) FROM ({twice})")[0][0]})
+    ((repeats,),) = log.run(f"SELECT count(*) FROM ({twice})")
+    counted = "{} with a url twice: every impression of it is counted, and clicks count for the first"
+    return Counter(
+        {("click", "{} on urls that their page does not show were ignored"): stray, ("page", counted): repeats}
+    )

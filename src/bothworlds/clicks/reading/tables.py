@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...export_format import EXPORT_FORMAT
@@ -24,7 +26,6 @@ from .errors import (
     requirement,
     row_problem,
     rows_at,
-    skipped,
 )
 from .layouts import Layout
 from .rows import MORE_CLICKS, click_sql, failed_check_sql, integer_sql, label_sql, propensity_sql
@@ -56,70 +57,92 @@ class Filters(NamedTuple):
     def query_condition(self) -> str:
         return f"query IN {in_list(self.queries)}" if self.queries else "true"
 
+    @property
+    def everywhere(self) -> str:
+        """A remark on what is counted before the filter for queries is applied."""
+        return " (in the whole log, for all queries)" if self.queries else ""
 
-def read_table(
-    connection: Any, sources: Sequence[Source], layout: Layout, filters: Filters, progress: bool | None
-) -> Counter[str]:
-    """Scan the files of a table once; return how many rows and pages were skipped or changed, by the reason in words.
 
-    Raises ValueError for bad rows and pages, unless they are to be skipped.
-    """
-    columns = layout.columns(sources[0])
-    _scan(connection, sources, layout, columns, filters, progress)
-    texts = [str(source.path) for source in sources if source.kind == "text"]
-    rejected = rejected_lines(rejects(connection, texts) if texts else [], sources)
-    bad = dict(run(connection, "SELECT reason, count(*) FROM rows WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"))
+# Numbers of rows and pages that were left out or changed, by a noun and a sentence about so many of it.
+Notes = Counter[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A log that is read into the table ``rows`` of a database."""
+
+    connection: Any
+    sources: Sequence[Source]
+    layout: Layout
+    filters: Filters
+    progress: bool | None
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """The columns of the file by role."""
+        return self.layout.columns(self.sources[0])
+
+    def run(self, sql: str, title: str = "") -> list[Any]:
+        """Execute a statement, with a progress bar if it has a title."""
+        return run(self.connection, sql, title, self.progress)
+
+
+def read_table(log: Reading) -> Notes:
+    """Scan the files of a table once; raise ValueError for bad rows and pages, unless they are to be skipped."""
+    columns, filters = log.columns, log.filters
+    _scan(log)
+    texts = [str(source.path) for source in log.sources if source.kind == "text"]
+    rejected = rejected_lines(rejects(log.connection, texts) if texts else [], log.sources)
+    bad = dict(log.run("SELECT reason, count(*) FROM rows WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"))
     if (bad or rejected) and not filters.skip_bad:
-        raise _bad_rows(connection, sources, layout, columns, bad, rejected)
+        raise _bad_rows(log, bad, rejected)
     kinds = sorted(Counter(one.kind for one in rejected).items())
-    notes = Counter({f"line:{describe_rejection(kind)}": number for kind, number in kinds})
-    notes.update({f"row:{requirement(columns, reason)}": number for reason, number in bad.items()})
+    notes = Counter(
+        {
+            ("line", f"{{}} {{was}} skipped{filters.everywhere}: {{has}} {describe_rejection(kind)}"): number
+            for kind, number in kinds
+        }
+    )
+    for reason, number in bad.items():
+        notes["row", f"{{}} {{was}} skipped{filters.everywhere}: {requirement(columns, reason)}"] = number
     if bad:
-        run(connection, "DELETE FROM rows WHERE reason IS NOT NULL")
+        log.run("DELETE FROM rows WHERE reason IS NOT NULL")
     if "event" in columns:
-        notes.update(_check_pages(connection, sources, layout, columns, filters, rejected, progress))
+        notes["page", "{} left out: a position or an item is there twice"] = _check_pages(log, rejected)
     if filters.queries:
-        run(connection, f"DELETE FROM rows WHERE NOT ({filters.query_condition})")
+        log.run(f"DELETE FROM rows WHERE NOT ({filters.query_condition})")
     if "surface" in columns:
-        ((surfaces,),) = run(connection, "SELECT count(DISTINCT surface) FROM rows")
-        notes["surfaces"] = surfaces
-    if layout.name == "counts":
-        ((notes["clipped"],),) = run(connection, "SELECT count(*) FROM rows WHERE clicks > impressions")
-        _split_counts(connection)
+        ((surfaces,),) = log.run("SELECT count(DISTINCT surface) FROM rows")
+        notes["surface", "{} are counted together; export them one by one to separate them"] = surfaces * (surfaces > 1)
+    if log.layout.name == "counts":
+        ((clipped,),) = log.run("SELECT count(*) FROM rows WHERE clicks > impressions")
+        notes["row", "{} had more clicks than impressions; clicks were clipped to impressions"] = clipped
+        _split_counts(log)
     return notes
 
 
-def _scan(
-    connection: Any,
-    sources: Sequence[Source],
-    layout: Layout,
-    columns: Mapping[str, str],
-    filters: Filters,
-    progress: bool | None,
-) -> None:
+def _scan(log: Reading) -> None:
     """Create the table ``rows``, with a column ``reason``: the first check that a row fails."""
-    if sources[0].kind == "memory":
-        connection.register("in_memory", sources[0].table)
-    scan = " UNION ALL BY NAME ".join(f"SELECT * FROM {scan_sql(group)}" for group in _alike(sources))
-    kinds = {name: kind for name, kind, *_ in run(connection, f"DESCRIBE {scan}") if name != "file_row_number"}
+    columns, first = log.columns, log.sources[0]
+    if first.kind == "memory":
+        log.connection.register("in_memory", first.table)
+    scan = " UNION ALL BY NAME ".join(f"SELECT * FROM {scan_sql(group)}" for group in _alike(log.sources))
+    kinds = {name: kind for name, kind, *_ in log.run(f"DESCRIBE {scan}") if name != "file_row_number"}
     converted = [f"{_converted(role, name, kinds[name])} AS {role}" for role, name in columns.items()]
     if "query" not in columns:
         converted.append("'' AS query")
-    ndjson = sources[0].kind == "ndjson"
     others = [name for name in kinds if name not in columns.values()]
     converted += [f"{quoted(name)} AS {quoted(stored)}" for name, stored in zip(others, file_columns(others))]
     converted.append(" AND ".join(f"{quoted(name)} IS NULL" for name in columns.values()) + " AS nothing")
     learned = " REPLACE (CASE WHEN learn = 1 THEN propensity END AS propensity)" if "learn" in columns else ""
-    run(
-        connection,
+    log.run(
         f"CREATE TABLE rows AS SELECT * EXCLUDE (nothing{', learn' if learned else ''}){learned}, "
-        f"({failed_check_sql(columns, ndjson, filters.clip)})::TINYINT AS reason "
+        f"({failed_check_sql(columns, first.kind == 'ndjson', log.filters.clip)})::TINYINT AS reason "
         f"FROM (SELECT {', '.join(converted)} FROM ({scan}))",
         "reading rows",
-        progress,
     )
-    if sources[0].kind == "memory":
-        connection.unregister("in_memory")
+    if first.kind == "memory":
+        log.connection.unregister("in_memory")
 
 
 def file_columns(names: Sequence[str]) -> list[str]:
@@ -174,164 +197,122 @@ def _unique(names: Sequence[str]) -> list[str]:
     return [f"{name}, column {k + 1}" if lower[k] in lower[:k] else name for k, name in enumerate(names)]
 
 
-def _split_counts(connection: Any) -> None:
+def _split_counts(log: Reading) -> None:
     """Make two rows of every row of counts: its impressions with a click, and those without."""
-    run(
-        connection,
+    log.run(
         "CREATE TABLE split AS SELECT * EXCLUDE (impressions, clicks) FROM (SELECT *, 1::TINYINT AS click, "
         "least(clicks, impressions) AS number FROM rows UNION ALL SELECT *, 0::TINYINT AS click, "
-        "impressions - least(clicks, impressions) AS number FROM rows) WHERE number > 0",
+        "impressions - least(clicks, impressions) AS number FROM rows) WHERE number > 0"
     )
-    run(connection, "DROP TABLE rows")
-    run(connection, "ALTER TABLE split RENAME TO rows")
+    log.run("DROP TABLE rows")
+    log.run("ALTER TABLE split RENAME TO rows")
 
 
-def _check_pages(
-    connection: Any,
-    sources: Sequence[Source],
-    layout: Layout,
-    columns: Mapping[str, str],
-    filters: Filters,
-    rejected: Sequence[Rejected],
-    progress: bool | None,
-) -> dict[str, int]:
+def _check_pages(log: Reading, rejected: Sequence[Rejected]) -> int:
     """Delete pages with a position or an item twice; raise ValueError for them, unless they are to be skipped."""
     twice = " UNION ALL ".join(
-        f"SELECT event, query, {role!r} AS role, {role}::VARCHAR AS value FROM rows WHERE {filters.query_condition} "
-        f"GROUP BY event, query, {role} HAVING count(*) > 1"
+        f"SELECT event, query, {role!r} AS role, {role}::VARCHAR AS value FROM rows WHERE "
+        f"{log.filters.query_condition} GROUP BY event, query, {role} HAVING count(*) > 1"
         for role in ("position", "item")
     )
-    run(
-        connection,
+    log.run(
         f"CREATE TEMP TABLE twice AS SELECT DISTINCT ON (event, query) * FROM ({twice}) ORDER BY event, query, "
         "role DESC, value",
         "checking pages",
-        progress,
     )
-    ((number,),) = run(connection, "SELECT count(*) FROM twice")
-    if number and not filters.skip_bad:
-        first = run(
-            connection,
+    ((number,),) = log.run("SELECT count(*) FROM twice")
+    if number and not log.filters.skip_bad:
+        first = log.run(
             "SELECT event::VARCHAR, role, value, min(rowid), min(other) FROM (SELECT r.rowid, t.*, lead(r.rowid) OVER "
             "(PARTITION BY t.event, t.query ORDER BY r.rowid) AS other FROM rows r JOIN twice t ON r.event = t.event "
             "AND r.query = t.query AND CASE role WHEN 'item' THEN r.item ELSE r.position::VARCHAR END = t.value) "
-            f"GROUP BY event, query, role, value ORDER BY length(event::VARCHAR), 1, query LIMIT {MAX_EXAMPLES}",
+            f"GROUP BY event, query, role, value ORDER BY length(event::VARCHAR), 1, query LIMIT {MAX_EXAMPLES}"
         )
-        places = _places(connection, sources, layout, [row for one in first for row in one[3:]], rejected)
+        places = _places(log, [row for one in first for row in one[3:]], rejected)
         examples = []
         for event, role, value, one, other in first:
             (file, here, _), (other_file, there, _) = places[one], places[other]
             second = f"{other_file}, {there}" if other_file != file else there
-            problem = f"event {event!r} has {columns[role]} {value!r} twice"
+            problem = f"event {event!r} has {log.columns[role]} {value!r} twice"
             examples.append(Example(file, f"{here} and {second}", problem))
         raise bad_input_error(examples, number, "pages")
     if number:
-        run(connection, "DELETE FROM rows USING twice WHERE rows.event = twice.event AND rows.query = twice.query")
-    run(connection, "DROP TABLE twice")
-    return {"page": number}
+        log.run("DELETE FROM rows USING twice WHERE rows.event = twice.event AND rows.query = twice.query")
+    log.run("DROP TABLE twice")
+    return int(number)
 
 
-def _bad_rows(
-    connection: Any,
-    sources: Sequence[Source],
-    layout: Layout,
-    columns: Mapping[str, str],
-    bad: Mapping[int, int],
-    rejected: Sequence[Rejected],
-) -> ValueError:
+def _bad_rows(log: Reading, bad: Mapping[int, int], rejected: Sequence[Rejected]) -> ValueError:
     """Return the error for rows that fail checks (``bad`` maps checks to numbers of rows) and rejected lines."""
-    order = {str(source.path): k for k, source in enumerate(sources)}
+    order = {str(source.path): k for k, source in enumerate(log.sources)}
     located = [(order[one.file], one.line, Example(one.file, f"line {one.line}", one.problem)) for one in rejected]
-    first = run(
-        connection, f"SELECT rowid, reason FROM rows WHERE reason IS NOT NULL ORDER BY rowid LIMIT {MAX_EXAMPLES}"
-    )
-    places = _places(connection, sources, layout, [row for row, _ in first], rejected)
+    first = log.run(f"SELECT rowid, reason FROM rows WHERE reason IS NOT NULL ORDER BY rowid LIMIT {MAX_EXAMPLES}")
+    places = _places(log, [row for row, _ in first], rejected)
     for row, reason in first:
         file, place, values = places[row]
-        number = int(place.rpartition(" ")[2])
-        located.append((order[file], number, Example(file, place, row_problem(columns, reason, values))))
+        problem = row_problem(log.columns, reason, values)
+        located.append((order[file], int(place.rpartition(" ")[2]), Example(file, place, problem)))
     examples = [example for *_, example in sorted(located)]
     return bad_input_error(examples, sum(bad.values()) + len(rejected), "rows", CLIP if MORE_CLICKS in bad else {})
 
 
 def _places(
-    connection: Any, sources: Sequence[Source], layout: Layout, rows: Sequence[int], rejected: Sequence[Rejected]
+    log: Reading, rows: Sequence[int], rejected: Sequence[Rejected]
 ) -> dict[int, tuple[str, str, dict[str, str | None]]]:
     """The file, "line 4" or "row 4", and the values by role of some rows of the table, which has the order of files."""
-    in_order = [source for group in _alike(sources) for source in group]
-    columns, places, first = layout.columns(sources[0]), {}, 0
-    for source in in_order:
-        scan = scan_sql([source])
+    places, first = {}, 0
+    for source in (source for group in _alike(log.sources) for source in group):
+        scan, columns = scan_sql([source]), log.layout.columns(source)
         if source.kind == "memory":
-            connection.register("in_memory", source.table)
-        size = run(connection, f"SELECT count(*) FROM {scan}")[0][0] if len(in_order) > 1 else max(rows, default=0) + 1
+            log.connection.register("in_memory", source.table)
+        size = log.run(f"SELECT count(*) FROM {scan}")[0][0] if len(log.sources) > 1 else max(rows, default=0) + 1
         here = [row - first for row in rows if first <= row < first + size]
         if source.kind in ("parquet", "memory"):
             names = ", ".join(f"{quoted(name)}::VARCHAR" for name in columns.values())
             for row in here:
-                (values,) = run(connection, f"SELECT {names} FROM {scan} LIMIT 1 OFFSET {row}")
+                (values,) = log.run(f"SELECT {names} FROM {scan} LIMIT 1 OFFSET {row}")
                 places[first + row] = (str(source.path), f"row {row + 1}", dict(zip(columns, values)))
         elif here:
-            for row, (line, values) in rows_at(source, layout.columns(source), here, rejected).items():
-                places[first + row] = (str(source.path), f"line {line}", values)
+            for row, (line, given) in rows_at(source, columns, here, rejected).items():
+                places[first + row] = (str(source.path), f"line {line}", given)
         first += size
     return places
 
 
-def keep(connection: Any, filters: Filters, has_pages: bool, number: str) -> None:
+def keep(log: Reading, has_pages: bool, number: str) -> None:
     """Delete what the filters for positions and frequent items do not keep; ``number`` is SQL for rows of each row."""
-    if filters.positions is not None:
-        kept = f"SELECT DISTINCT position FROM rows ORDER BY 1 LIMIT {filters.positions}"
-        run(connection, f"DELETE FROM rows WHERE position NOT IN ({kept})")
-    if filters.top_items is not None:
-        run(
-            connection,
+    if log.filters.positions is not None:
+        kept = f"SELECT DISTINCT position FROM rows ORDER BY 1 LIMIT {log.filters.positions}"
+        log.run(f"DELETE FROM rows WHERE position NOT IN ({kept})")
+    if log.filters.top_items is not None:
+        log.run(
             f"CREATE TEMP TABLE frequent AS SELECT item FROM rows GROUP BY 1 ORDER BY sum({number}) DESC, 1 "
-            f"LIMIT {filters.top_items}",
+            f"LIMIT {log.filters.top_items}"
         )
-        others = "SELECT {} FROM rows WHERE item NOT IN (FROM frequent)"
+        other = "item NOT IN (FROM frequent)"
         if has_pages:
-            run(connection, f"CREATE TEMP TABLE others AS SELECT DISTINCT event, query FROM ({others.format('*')})")
-            run(connection, "DELETE FROM rows USING others o WHERE rows.event = o.event AND rows.query = o.query")
+            log.run(f"CREATE TEMP TABLE others AS SELECT DISTINCT event, query FROM rows WHERE {other}")
+            log.run("DELETE FROM rows USING others o WHERE rows.event = o.event AND rows.query = o.query")
         else:
-            run(connection, "DELETE FROM rows WHERE item NOT IN (FROM frequent)")
+            log.run(f"DELETE FROM rows WHERE {other}")
 
 
-def notes_of(connection: Any, found: Counter[str], filters: Filters, number_sql: str) -> tuple[str, ...]:
+def sentences(log: Reading, found: Notes, number_sql: str) -> tuple[str, ...]:
     """Return sentences about rows that were left out or changed, and about positions that may be a mistake."""
-    everywhere = " (in the whole log, for all queries)" if filters.queries else ""
-    notes = []
-    for reason, number in found.items():
-        noun, _, why = reason.partition(":")
-        if why:
-            has = ("it has " if number == 1 else "they have ") if noun == "line" else ""
-            notes.append(f"{skipped(number, noun)}{everywhere}: {has}{why}")
-    sentences = {
-        "clipped": "{} had more clicks than impressions; clicks were clipped to impressions",
-        "page": "{} left out: a position or an item is there twice",
-        "surfaces": "{} are counted together; export them one by one to separate them",
-        "stray": "{} on urls that their page does not show were ignored",
-        "early": "{} before any page of their session were ignored" + everywhere,
-        "repeats": "{} with a url twice: every impression of it is counted, and clicks count for the first",
-        "record": "{} left out" + everywhere,
-    }
-    nouns = dict.fromkeys(sentences, "page") | {"clipped": "row", "surfaces": "surface", "record": "bad record"}
-    nouns |= {"stray": "click", "early": "click"}
-    for name, sentence in sentences.items():
-        if found[name] > (name == "surfaces"):
-            notes.append(sentence.format(plural(found[name], nouns[name])))
-    return (*notes, *_position_gap(connection, number_sql))
-
-
-def _position_gap(connection: Any, number: str) -> list[str]:
-    """A note if positions have a gap, since those after it may be mistakes."""
-    rows = run(connection, f"SELECT position, sum({number})::BIGINT FROM rows GROUP BY 1 ORDER BY 1")
+    one, several = {"was": "was", "has": "it has"}, {"was": "were", "has": "they have"}
+    notes = [
+        sentence.format(plural(number, noun), **(one if number == 1 else several))
+        for (noun, sentence), number in found.items()
+        if number
+    ]
+    rows = log.run(f"SELECT position, sum({number_sql})::BIGINT FROM rows GROUP BY 1 ORDER BY 1")
     for k in range(1, len(rows)):
         before, after = rows[k - 1][0], rows[k][0]
         if after > before + 1:
             beyond = sum(number for _, number in rows[k:])
-            return [
+            notes.append(
                 f"positions jump from {before} to {after}, with {beyond:,} impressions from {after} on; the model has "
                 "no positions in between: check that this is not a mistake"
-            ]
-    return []
+            )
+            break
+    return tuple(notes)
