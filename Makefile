@@ -12,8 +12,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 # A third of the time of all tests is waiting: for processes, sockets and locks.
 WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 # Workers that start without compiled kernels would all compile the same ones.
-COMPILE := $(BIN)/python -c "from bothworlds import arena, policies; \
-	arena.compete(policies.names(), ['paper/stochastic'], 1, replications=1, inform=True)"
+COMPILE := $(BIN)/python -m tests.compile_kernels
 
 # Containers often set this. Every test process, and every process that a test starts, would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE

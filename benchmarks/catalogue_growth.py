@@ -152,9 +152,9 @@ def runs_at(n: int, m: int, phase: str, names: Sequence[str] = POLICIES, repeats
     runs: list[Run] = []
     for repeat in range(repeats):
         times = [contestant.microseconds(repeat) for contestant in contestants]
-        for one, microseconds in zip(contestants, times):
+        for made, microseconds in zip(contestants, times):
             runs.append(
-                Run(one.name, phase, n, m, repeat, one.rounds, one.starts, microseconds, times[0], one.state_bytes)
+                Run(made.name, phase, n, m, repeat, made.rounds, made.starts, microseconds, times[0], made.state_bytes)
             )
     return runs
 

@@ -118,24 +118,24 @@ def measure() -> Measurement:
         for path in paths:
             for code in (COUNT, COUNT_PAGES):
                 kind = f"{path.suffix[1:]}, {path.stat().st_size / 1e6:,.0f} MB"
-                found += [(kind, PAGES * RESULTS, one) for one in run_in_process(code, path, PAGES)]
+                found += [(kind, PAGES * RESULTS, step) for step in run_in_process(code, path, PAGES)]
         log, few = Path(folder) / "evaluated.csv", Path(folder) / "few.csv"
         run_in_process(GENERATE, log, EVALUATED, 5, 1)
         run_in_process(GENERATE, few, 2_000, 5, 1)
-        found += [("csv, one query", EVALUATED * 5, one) for one in run_in_process(EVALUATE, log, few)]
-        found += [("parquet", PAGES * RESULTS, one) for one in run_in_process(FIT, paths[0], small)]
+        found += [("csv, one query", EVALUATED * 5, step) for step in run_in_process(EVALUATE, log, few)]
+        found += [("parquet", PAGES * RESULTS, step) for step in run_in_process(FIT, paths[0], small)]
     base = found[0][2]["work"]
     rows = [
         {
             "log": kind,
-            "step": one["what"],
-            "seconds": one["seconds"],
-            "core seconds": one["work"],
-            "ratio to counts of Parquet": one["work"] / base,
-            "rows per second": size / one["seconds"],
-            "peak memory, MB": one["peak"],
+            "step": step["what"],
+            "seconds": step["seconds"],
+            "core seconds": step["work"],
+            "ratio to counts of Parquet": step["work"] / base,
+            "rows per second": size / step["seconds"],
+            "peak memory, MB": step["peak"],
         }
-        for kind, size, one in found
+        for kind, size, step in found
     ]
     notes = [
         f"{PAGES:,} pages of {RESULTS} results, nearly all of them different, which is the worst case for counting "

@@ -168,8 +168,8 @@ def measured(row: Row) -> list[dict[str, Any]]:
         games = {
             k: list(threads.map(partial(earned, row, player=player), range(SEEDS))) for k, player in enumerate(players)
         }
-    rewards = {k: np.array([one[0] for one in found]) for k, found in games.items()}
-    best = np.array([one[1] for one in games[0]])
+    rewards = {k: np.array([played[0] for played in found]) for k, found in games.items()}
+    best = np.array([played[1] for played in games[0]])
     rival = np.max([rewards[k] for k in range(len(row.learners), len(players))], axis=0)
     entries = []
     for k, name in enumerate(row.learners):

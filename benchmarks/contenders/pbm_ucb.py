@@ -25,12 +25,12 @@ class PbmUcb(Policy):
 
     def decide(self, state, rng):
         beta = np.array(self.examination)
-        looks = state.shown @ beta
+        exposure = state.shown @ beta
         bound = np.full(state.n, np.inf)
-        seen = looks > 0.0
-        impressions, looks = state.shown[seen].sum(axis=1), looks[seen]
-        rate = state.clicked[seen].sum(axis=1) / looks
-        bound[seen] = rate + np.sqrt(impressions / looks) * np.sqrt(np.log(state.t) / (2.0 * looks))
+        seen = exposure > 0.0
+        impressions, exposure = state.shown[seen].sum(axis=1), exposure[seen]
+        rate = state.clicked[seen].sum(axis=1) / exposure
+        bound[seen] = rate + np.sqrt(impressions / exposure) * np.sqrt(np.log(state.t) / (2.0 * exposure))
         return Decision(ranking_by(bound, beta, rng), np.full(state.m, np.nan))
 
     def learn(self, state, decision, clicks):

@@ -56,7 +56,7 @@ def _suggestion(name: str, known: Collection[str]) -> str:
     ('; did you mean ftrl-pbm?', '; did you mean uniform?', '')
     """
     wanted = name.lower()
-    containing = sorted(one for one in known if len(wanted) > 2 and wanted in one.lower())
+    containing = sorted(word for word in known if len(wanted) > 2 and wanted in word.lower())
     similar = containing[:3] or get_close_matches(wanted, known)
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 

@@ -138,4 +138,4 @@ def test_factors_of_the_bounds_are_settings(rng):
 
     assert blocks_after(exploration=100.0)[1] == 2
     assert blocks_after(exploration=1e-6)[1] < 2
-    assert blocks_after(doubt=1000.0)[0] == 1
+    assert blocks_after(margin=1000.0)[0] == 1

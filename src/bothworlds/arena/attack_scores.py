@@ -51,30 +51,8 @@ class AttackScores:
         share: NDArray[np.float64] = (counts[:, -1] - before) / (self.rounds[-1] - done)
         return share
 
-    def last_flip(self) -> NDArray[np.int64]:
-        """The first checkpoint after which nothing was flipped, for every replication (replications,)."""
-        return self.rounds[np.argmax(self.flips == self.flips[:, -1:], axis=1)]
-
-    def recovery(self, share: float = 0.01) -> NDArray[np.float64]:
-        """Rounds (replications,) from the last flip until the target is first in less than ``share`` of the rest.
-
-        It is measured between checkpoints, and is infinite for a replication that does not recover.
-        """
-        steps = np.diff(self.rounds, prepend=0)
-        high = np.diff(self.target_first, prepend=0.0, axis=1) >= share * steps
-        last = np.where(high.any(axis=1), high.shape[1] - 1 - np.argmax(high[:, ::-1], axis=1), -1)
-        ends = np.append(self.rounds, 0)[last].astype(np.float64)  # index -1: never high
-        recovered = np.where(last == high.shape[1] - 1, np.inf, np.maximum(0.0, ends - self.last_flip()))
-        return np.asarray(recovered, np.float64)
-
-    def flips_per_round_gained(self) -> NDArray[np.float64]:
-        """Flips for each round with the target first (replications,); infinite if it never was."""
-        first = self.target_first[:, -1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(first > 0.0, self.flips[:, -1] / first, np.inf)
-
 
 def attack_scores(rounds: NDArray[np.int64], replications: Sequence[NDArray[np.float64] | None]) -> AttackScores | None:
     """Return the scores of the adversary in all replications, each (4, checkpoints); None if there was none."""
-    scores = [one for one in replications if one is not None]
+    scores = [score for score in replications if score is not None]
     return AttackScores(rounds, *np.array(scores).transpose(1, 0, 2)) if scores else None

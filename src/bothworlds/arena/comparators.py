@@ -92,10 +92,10 @@ def _best_lists(world: World, marks: NDArray[np.int64]) -> Comparators:
         if shares not in known:
             known[shares] = _best_of_sum(world, dict(zip(rounds, shares)), best)
         fixed[k] = done * known[shares].value
-    worst = max(best.values(), key=lambda one: one.bound / one.value if one.value else 1.0)
+    worst = max(best.values(), key=lambda found: found.bound / found.value if found.value else 1.0)
     methods = {"dynamic": worst.guarantee, "fixed": worst.guarantee}
     if known:
-        methods["fixed"] = max(known.values(), key=lambda one: one.bound / one.value).guarantee
+        methods["fixed"] = max(known.values(), key=lambda found: found.bound / found.value).guarantee
     return Comparators(fixed, dynamic, methods)
 
 

@@ -177,12 +177,12 @@ def in_processes(
     """
     with progress_bar(title, len(given), progress, first="") as report:
         if min(workers, len(given)) < 2:
-            for k, one in enumerate(given):
-                yield k, work(one)
+            for k, argument in enumerate(given):
+                yield k, work(argument)
                 report(1)
             return
         with worker_processes(min(workers, len(given))) as pool:
-            futures = {pool.submit(work, one): k for k, one in enumerate(given)}
+            futures = {pool.submit(work, argument): k for k, argument in enumerate(given)}
             for future in as_completed(futures):
                 yield futures[future], future.result()
                 report(1)

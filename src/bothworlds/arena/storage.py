@@ -98,7 +98,7 @@ def load(path: str | Path, *, policy: str | None = None, world: str | None = Non
     ]
     if len(selected) == 1:
         return selected[0]
-    some = "; ".join(f"{one.policy} in {one.world}, {one.rounds[-1]} rounds" for one in (selected or results)[:5])
+    some = "; ".join(f"{r.policy} in {r.world}, {r.rounds[-1]} rounds" for r in (selected or results)[:5])
     raise ValueError(
         f"{len(selected)} of the {len(results)} results in {path} match; select one by policy, world and rounds, or "
         f"read all with load_results. There are {some}{', ...' if len(selected or results) > 5 else ''}"
@@ -108,9 +108,8 @@ def load(path: str | Path, *, policy: str | None = None, world: str | None = Non
 def load_results(path: str | Path) -> list[Result]:
     """Read all results of a Parquet file, in the order in which they were saved.
 
-    ``seconds`` comes from the file of times beside it, and is NaN without one. Files of earlier versions have no
-    description of the worlds: ``world_description`` is None. Raises ValueError if ``save_results`` did not write the
-    file, and ImportError without pyarrow.
+    ``seconds`` comes from the file of times beside it, and is NaN without one. Raises ValueError if ``save_results``
+    did not write the file, and ImportError without pyarrow.
 
     >>> import tempfile
     >>> from bothworlds.arena import play

@@ -164,4 +164,4 @@ def costs(results: list[Result]) -> dict[str, float]:
         world = result.build_world()
         if (world.n_items, world.n_positions) == (10, 5):
             compared.setdefault(result.policy, []).append(result)
-    return {name: 1e6 * sum(one.cost() for one in own) / len(own) for name, own in compared.items()}
+    return {name: 1e6 * sum(result.cost() for result in own) / len(own) for name, own in compared.items()}

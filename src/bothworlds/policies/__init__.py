@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from .fixed import Fixed as Fixed
     from .ftpl import Ftpl as Ftpl
     from .ftrl_pbm import FtrlPbm as FtrlPbm
+    from .ftrl_pbm import Hybrid as Hybrid
     from .ftrl_va import FtrlVa as FtrlVa
     from .gibbs_ts import GibbsTs as GibbsTs
     from .grab import Grab as Grab
-    from .hybrid import Hybrid as Hybrid
-    from .lbinf import Lbinf as Lbinf
+    from .lbinfv import Lbinf as Lbinf
     from .lbinfv import Lbinfv as Lbinfv
-    from .mw import Mw as Mw
+    from .mirror_descent import Mw as Mw
+    from .mirror_descent import Osmd as Osmd
     from .oracle import Oracle as Oracle
-    from .osmd import Osmd as Osmd
     from .pb_mhb import PbMhb as PbMhb
     from .pbm_pie import PbmPie as PbmPie
     from .pbm_pie import PbmPieMle as PbmPieMle
@@ -81,7 +81,11 @@ _FILES = {
     "CascadeUcb": "cascade",
     "CascadeUcbV": "cascade",
     "DcmUcb": "cascade",
+    "Hybrid": "ftrl_pbm",
     "KlCombUcb": "comb_ucb",
+    "Lbinf": "lbinfv",
+    "Mw": "mirror_descent",
+    "Osmd": "mirror_descent",
     "PbmPieMle": "pbm_pie",
     "PbmUcbMle": "pbm_ucb",
     "one_for_all": "contexts",

@@ -77,6 +77,12 @@ class Comparison(NamedTuple):
     asleep_until: Ints  # (1,) the sampler is not played before this round
 
 
+def new_comparison(grace: float) -> Comparison:
+    """Return the comparison before the first round."""
+    began, asleep_until = np.zeros(1, np.int64), np.ones(1, np.int64)
+    return Comparison(np.zeros(1), np.full(1, float(grace)), np.zeros(1), began, asleep_until)
+
+
 class State(NamedTuple):
     shape: Shape
     settings: Settings
@@ -210,12 +216,10 @@ class AllWeather(CompiledPolicy):
 
     def start(self, shape: Shape) -> State:
         n, m = shape
-        share = self.share * min(1.0, (PAIRS / (n * m)) ** 0.75)
-        widths = float(self.width), float(self.sampler_width)
-        due, oldest, began, not_product = np.zeros((4, 1), np.int64)
+        due, oldest, not_product = np.zeros((3, 1), np.int64)
         state = State(
             shape=shape,
-            settings=Settings(float(share), *widths, float(self.grace), int(self.sweeps)),
+            settings=self.numbers(shape),
             counts=make_counts(n, m),
             detector=make_change_detector(n, m),
             regimes=make_regime_memory(n, m, int(self.recall)),
@@ -233,13 +237,19 @@ class AllWeather(CompiledPolicy):
             loss=np.zeros((n, m)),
             spread=np.ones(1),
             leading=make_leading(n, m, self.tolerance),
-            comparison=Comparison(np.zeros(1), np.full(1, float(self.grace)), np.zeros(1), began, np.ones(1, np.int64)),
+            comparison=new_comparison(self.grace),
             not_product=not_product,
             weight=np.ones(1),
             marginals=np.full((n, m), 1.0 / n),
         )
         reset(Tsallis(), 1.0, state.leading)
         return state
+
+    def numbers(self, shape: Shape) -> Settings:
+        """Return the settings that kernels need: with many pairs, the share is smaller."""
+        share = self.share * min(1.0, (PAIRS / (shape.n_items * shape.n_positions)) ** 0.75)
+        widths = float(self.width), float(self.sampler_width)
+        return Settings(float(share), *widths, float(self.grace), int(self.sweeps))
 
     def start_with(self, shape: Shape, labels: Labels) -> Any:
         from .labelled_mixture import start  # a policy imports no kernels before they are used

@@ -120,7 +120,7 @@ def effects_of(
         for r, c in np.argwhere(information > 0.0).tolist()
         if c in of_columns
     ]
-    return Effects(sorted(found, key=lambda one: -one.effect), Effect._fields)
+    return Effects(sorted(found, key=lambda row: -row.effect), Effect._fields)
 
 
 def _block(ends: Any, k: int) -> slice:

@@ -12,8 +12,8 @@ from ..geometry.leader_state import Leading, lead, make_leading, ready, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from .all_weather import LONGER_SLEEP, PAIRS, RECENT, Comparison, Settings, begin_comparison, compare, weigh
-from .parts.counts import Counts, make_counts, record
+from .all_weather import LONGER_SLEEP, RECENT, Comparison, Settings, begin_comparison, compare, new_comparison, weigh
+from .parts.counts import Counts, forget, make_counts, record
 from .parts.label_effects import (
     LabelEffects,
     draw_effects,
@@ -56,18 +56,16 @@ class State(NamedTuple):
 def start(policy: AllWeather, shape: Shape, labels: Labels) -> State:
     """Return the initial state of all-weather with labels."""
     n, m = shape
-    share = policy.share * min(1.0, (PAIRS / (n * m)) ** 0.75)
-    grace = float(policy.grace)
     state = State(
         shape=shape,
         labels=labels,
-        settings=Settings(float(share), float(policy.width), float(policy.sampler_width), grace, 0),
+        settings=policy.numbers(shape),
         counts=make_counts(n, m),
         effects=make_label_effects(shape, labels),
         loss=np.zeros((n, m)),
         spread=np.ones(1),
         leading=make_leading(n, m, policy.tolerance),
-        comparison=Comparison(np.zeros(1), np.full(1, grace), np.zeros(1), np.zeros(1, np.int64), np.ones(1, np.int64)),
+        comparison=new_comparison(policy.grace),
         weight=np.ones(1),
         work=Work(np.zeros((n, m)), np.zeros((n, m))),
     )
@@ -107,15 +105,6 @@ def learn(
             begin_comparison(state)
     set_share(state)
     follow(state)
-
-
-@inner_kernel
-def forget(counts: Counts) -> None:
-    """Forget the rounds before a change."""
-    for i in range(counts.shown.shape[0]):
-        for j in range(counts.shown.shape[1]):
-            counts.shown[i, j] = counts.clicked[i, j] = 0.0
-    counts.rounds[0] = 0.0
 
 
 @inner_kernel

@@ -200,7 +200,7 @@ def part_for(policy: Policy, state: Any, page: Page) -> Part | None:
 
 
 def decide_for(policy: Any, state: Any, rng: np.random.Generator, context: Ints = NO_CONTEXT) -> Decision:
-    """Return a decision for a context; a policy that learns no labels is not told that there are any."""
+    """Return a decision for a context; a policy that learns no labels is called without."""
     decision: Decision = policy.decide(state, rng, context) if context.size else policy.decide(state, rng)
     return decision
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..core import Shape, decides, learns
 from ..kernels import Floats, Ints, inner_kernel
 from ..statistics.kl import EDGE, kl
-from .parts.counts import Counts, lacking_list, record
+from .parts.counts import Counts, forget, lacking_list, record
 from .parts.epochs import LEAVES as EPOCHS_LEAVES
 from .parts.epochs import Epochs, new_epoch
 from .parts.placement import RankWork, make_rank_work
@@ -187,9 +187,7 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     add_up_shown(state.totals, counts, examination, ranking)
     restarts = new_epoch(state.epochs) and state.epochs.growth == 1.0  # the doubling trick only extends the horizon
     if restarts:
-        counts.shown[:] = 0.0
-        counts.clicked[:] = 0.0
-        counts.rounds[0] = 0.0
+        forget(counts)
         counts.learned[0] = 0
     if refit(counts, state.examined) or restarts:
         add_up_all(state.totals, counts, examination)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
-from ..geometry.item_rows import Rows, fill_rows, make_rows, worth_sharing
+from ..geometry.item_rows import Rows, add_row, fill_rows, make_rows, worth_sharing
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.change_detector import ChangeDetector, detect_change
 from .parts.counts import Counts, lacking_list, record
-from .parts.cyclic_lists import all_complete, complete_lists, due_list, is_complete
 from .parts.placement import RankWork, make_rank_work
 from .parts.position_based import (
     Examination,
@@ -209,3 +209,50 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
     fitted = all_complete(state.complete) and refit(counts, examined)
     if changed or fitted:
         add_up_all(state.totals, counts, examined.positions.examination)
+
+
+# Which cyclic lists (s, s+1, ..., s+m-1) are complete: every pair of item and position in them was shown. To show every
+# pair once takes n rounds, and ``lacking_list`` reads all pairs in each of them; complete lists are remembered instead,
+# if there are many items and no count falls: their first items have rows of their own in ``Rows``.
+
+
+def is_complete(shown: Floats) -> NDArray[np.bool_]:
+    """Return, for every first item, whether the list is complete (n,), given the impressions of all pairs (n, m).
+
+    >>> is_complete(np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 0.0]]))
+    array([ True, False, False])
+    """
+    return np.logical_and.reduce([np.roll(shown[:, j] > 0.0, -j) for j in range(shown.shape[1])])
+
+
+@inner_kernel
+def all_complete(complete: Rows) -> bool:
+    """Return whether no list is due."""
+    return complete.own[0] == complete.item.size
+
+
+@inner_kernel
+def due_list(complete: Rows, rng: np.random.Generator, ranking: Ints) -> int:
+    """Fill in a random one of the lists that are not complete; returns the number of these, or 0 and no list."""
+    n, own = complete.item.size, complete.own[0]
+    if own < n:
+        first = complete.item[own + int(rng.random() * (n - own))]
+        for j in range(ranking.size):
+            ranking[j] = (first + j) % n
+    return n - own
+
+
+@inner_kernel
+def complete_lists(complete: Rows, shown: Floats, ranking: Ints) -> None:
+    """Remember the lists that the last round, which is already in ``shown``, has completed."""
+    n, m = shown.shape
+    if all_complete(complete):
+        return
+    for j in range(m):
+        if ranking[j] < 0:
+            continue
+        first, missing = (ranking[j] - j) % n, 0
+        for k in range(m):
+            missing += shown[(first + k) % n, k] <= 0.0
+        if missing == 0:
+            add_row(complete, first)

@@ -27,7 +27,7 @@ class Work(NamedTuple):
 class State(NamedTuple):
     shape: Shape
     exploration: float
-    doubt: float
+    margin: float
     epochs: Epochs
     duels: Duels
     leader: Blocks  # the partition by the majority of duels
@@ -74,7 +74,7 @@ class UniRank(Planning):
     ----------
     exploration
         The factor of :math:`\log T`.
-    doubt
+    margin
         The factor of :math:`\log \log (t + 3)`; 0 follows the majority without a margin.
 
     Examples
@@ -97,7 +97,7 @@ class UniRank(Planning):
     """
 
     exploration: float = number(1.0, 1e-6, 1e6)
-    doubt: float = number(1.0, 0.0, 1e6)
+    margin: float = number(1.0, 0.0, 1e6)
 
     name = "unirank"
     needs = ("horizon", "order")
@@ -111,7 +111,7 @@ class UniRank(Planning):
         return State(
             shape=shape,
             exploration=float(self.exploration),
-            doubt=float(self.doubt),
+            margin=float(self.margin),
             epochs=self.epochs(),
             duels=make_duels(n, m),
             leader=make_blocks(n),
@@ -149,11 +149,11 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note:
 def compare(state: State) -> None:
     """Fill ``worse``: the order by the majority of duels, with a margin."""
     wins, n = state.duels.wins, state.shape.n_items
-    margin = state.doubt * math.log(math.log(state.epochs.rounds[0] + 3.0))
+    level = state.margin * math.log(math.log(state.epochs.rounds[0] + 3.0))
     for i in range(n):
         for j in range(i):
             lead, fought = float(wins[i, j] - wins[j, i]), float(wins[i, j] + wins[j, i])
-            beyond = lead * lead > fought * margin
+            beyond = lead * lead > fought * level
             state.work.worse[i, j] = beyond and lead > 0.0
             state.work.worse[j, i] = beyond and lead < 0.0
 

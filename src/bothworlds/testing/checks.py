@@ -319,8 +319,8 @@ def check_saving_and_loading_keeps_the_future(policy: Policy) -> None:
             raise failure(policy, f"save must not fail; {error}") from error
         twin = Ranker.load(Path(folder) / "ranker", policy=policy)
     for shown in waiting[1::2]:
-        for one in (ranker, twin):
-            one.feedback(shown.id, shown.items[1:2])
+        for either in (ranker, twin):
+            either.feedback(shown.id, shown.items[1:2])
         ours, theirs = ranker.rank(), twin.rank()
         same = ours.items == theirs.items and np.array_equal(ours.propensities, theirs.propensities, equal_nan=True)
         require(same, policy, "a ranker must make the same decisions after it was saved and loaded")
@@ -346,7 +346,7 @@ def check_a_restart_forgets_everything(policy: Policy) -> None:
     if _future(restarting, copy_state(restarted), _world()) == _future(restarting, copy_state(fresh), _world()):
         return
     futures = np.array(
-        [[_convince(restarting, copy_state(one), 3, 30, seed) for seed in range(40)] for one in (restarted, fresh)]
+        [[_convince(restarting, copy_state(start), 3, 30, seed) for seed in range(40)] for start in (restarted, fresh)]
     )
     error = np.sqrt((futures.var(axis=1, ddof=1) / futures.shape[1]).sum()) + 1e-9
     apart = float(abs(np.subtract(*futures.mean(axis=1))) / error)

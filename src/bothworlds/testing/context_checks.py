@@ -80,7 +80,7 @@ def check_labels_of_contexts_and_items_may_be_numbered_in_any_order(policy: Poli
     renumbered = ContextualWorld(np.hstack([categories, contexts]), items, SHARE, LIKED[:, ::-1], EXAMINATION)
     rewards = [_reward(policy, world, seed) for seed, world in ((20, _world()), (21, renumbered))]
     difference = np.abs(rewards[0].mean(axis=0) - rewards[1].mean(axis=0))
-    error = np.sqrt(sum(one.var(axis=0, ddof=1) / len(one) for one in rewards)) + 1e-9
+    error = np.sqrt(sum(earned.var(axis=0, ddof=1) / len(earned) for earned in rewards)) + 1e-9
     apart = float((difference / error).max())
     sentence = f"numbers of labels and of items must not change the reward; it differs by {standard_errors(apart)}"
     require(apart <= SIGMAS, policy, sentence)
@@ -90,7 +90,7 @@ def check_what_a_label_says_is_learned(policy: Policy) -> None:
     """Where a label says what visitors like, the policy earns more with labels than without."""
     if not learns_labels(policy) or not getattr(policy, "adaptive", True):
         return
-    ours, blind = (_reward(one, _world(), 22)[:, -1] for one in (policy, one_for_all(policy)))
+    ours, blind = (_reward(player, _world(), 22)[:, -1] for player in (policy, one_for_all(policy)))
     gain, error = float((ours - blind).mean()), float((ours - blind).std(ddof=1) / np.sqrt(len(ours)))
     sentence = f"labels that say what visitors like must be worth something; they are worth {gain / ROUNDS:+.3f}"
     require(gain > SIGMAS * error, policy, f"{sentence} clicks a round")

@@ -122,7 +122,7 @@ class Adversary(Protocol):
     def report(
         self, t: int, ranking: NDArray[np.int64], clicks: NDArray[np.float64], rng: np.random.Generator
     ) -> ArrayLike:
-        """Return the clicks (n_positions,), 0 or 1, that the policy is told of in round t, from 0.
+        """Return the clicks (n_positions,), 0 or 1, that are reported to the policy in round t, from 0.
 
         ``ranking`` has the items of the world that were shown, and ``clicks`` what users did. All randomness comes
         from ``rng``.

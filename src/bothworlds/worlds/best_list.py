@@ -59,7 +59,7 @@ def count_lists(n: int, m: int) -> int:
 @cache
 def all_lists(n: int, m: int) -> NDArray[np.int64]:
     """Return all lists of m out of n items, (count, m)."""
-    lists = np.fromiter((item for one in permutations(range(n), m) for item in one), np.int64).reshape(-1, m)
+    lists = np.fromiter((item for ranking in permutations(range(n), m) for item in ranking), np.int64).reshape(-1, m)
     lists.setflags(write=False)
     return lists
 

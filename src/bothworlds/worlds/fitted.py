@@ -64,8 +64,8 @@ def models_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """The models of a file by query, or None if the file holds a single model."""
     if "models" in document:
         return dict(document["models"])
-    several = all(isinstance(one, Mapping) and {"attr", "exam"} <= set(one) for one in document.values())
-    return {query: _position_based(query, one) for query, one in document.items()} if several else None
+    several = all(isinstance(model, Mapping) and {"attr", "exam"} <= set(model) for model in document.values())
+    return {query: _position_based(query, model) for query, model in document.items()} if several else None
 
 
 def _position_based(query: str, model: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,8 +128,8 @@ def from_document(document: Mapping[str, Any], query: str | None = None) -> Worl
         )
     chosen = _select_query(list(dict.fromkeys(model["query"])), query)
     own = np.array([name == chosen for name in model["query"]])
-    items = {name: _values(one)[own] for name, one in model["item_parameters"].items()}
-    shared = {name: _values(one) for name, one in model["shared_parameters"].items()}
+    items = {name: _values(given)[own] for name, given in model["item_parameters"].items()}
+    shared = {name: _values(given) for name, given in model["shared_parameters"].items()}
     make = _independent if model["model"] in ("pbm", "trust", "rank-ctr", "item-ctr") else _dependent
     world = make(model["model"], items, shared, int(own.sum()), len(model["positions"]))
     world.name = f"fitted({chosen})" if chosen else "fitted"

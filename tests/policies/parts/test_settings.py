@@ -123,23 +123,23 @@ def test_a_number_without_bounds_is_caught():
         bounds_of(Loose)
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_number_of_every_policy_is_bounded(name):
-    for setting, bounds in bounds_of(type(policy(name))).items():
-        below, above = np.nextafter(bounds.least, -np.inf), np.nextafter(bounds.most, np.inf)
-        none = () if bounds.optional else (None,)
-        for value in (np.nan, np.inf, -np.inf, 1e308, -1e308, 10**400, below, above, True, "many", [0.5], *none):
-            with pytest.raises(ValueError, match=f"{setting} must be a .*number from .* to .*; got"):
-                policy(name, **{setting: value})
+def test_every_number_of_every_policy_is_bounded():
+    for name in names():
+        for setting, bounds in bounds_of(type(policy(name))).items():
+            below, above = np.nextafter(bounds.least, -np.inf), np.nextafter(bounds.most, np.inf)
+            none = () if bounds.optional else (None,)
+            for value in (np.nan, np.inf, -np.inf, 1e308, -1e308, 10**400, below, above, True, "many", [0.5], *none):
+                with pytest.raises(ValueError, match=f"{setting} must be a .*number from .* to .*; got"):
+                    policy(name, **{setting: value})
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_other_setting_of_every_policy_is_checked(name):
-    for field in fields(type(policy(name))):
-        if "check" in field.metadata and not isinstance(field.metadata["check"], Bounds):
-            for value in (3, "no such value", [object()]):
-                with pytest.raises(ValueError, match=f"{field.name} must be"):
-                    policy(name, **{field.name: value})
+def test_every_other_setting_of_every_policy_is_checked():
+    for name in names():
+        for field in fields(type(policy(name))):
+            if "check" in field.metadata and not isinstance(field.metadata["check"], Bounds):
+                for value in (3, "no such value", [object()]):
+                    with pytest.raises(ValueError, match=f"{field.name} must be"):
+                        policy(name, **{field.name: value})
 
 
 @pytest.mark.parametrize("name", names())
@@ -150,9 +150,9 @@ def test_a_policy_plays_with_the_least_and_the_most_of_every_number(name):
             assert np.isfinite(play(extreme, "paper/stochastic", rounds=20, replications=1, jobs=1).reward).all()
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_policy_says_in_a_sentence_what_it_does_and_what_it_needs(name):
-    what = describe(name)
-    assert what.sentence.endswith(".")
-    assert set(what.needs) <= {"horizon", "examination", "order", "world"}
-    assert ("horizon" in what.needs) <= ("horizon" in what.settings)
+def test_every_policy_says_in_a_sentence_what_it_does_and_what_it_needs():
+    for name in names():
+        what = describe(name)
+        assert what.sentence.endswith("."), name
+        assert set(what.needs) <= {"horizon", "examination", "order", "world"}, name
+        assert ("horizon" in what.needs) <= ("horizon" in what.settings), name

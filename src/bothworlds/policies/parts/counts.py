@@ -80,6 +80,15 @@ def record(counts: Counts, ranking: Ints, clicks: Floats) -> None:
 
 
 @inner_kernel
+def forget(counts: Counts) -> None:
+    """Forget all rounds, but not how many there were."""
+    for i in range(counts.shown.shape[0]):
+        for j in range(counts.shown.shape[1]):
+            counts.shown[i, j] = counts.clicked[i, j] = 0.0
+    counts.rounds[0] = 0.0
+
+
+@inner_kernel
 def forgets(counts: Counts) -> bool:
     """Return whether a round may change the counts of items that were not shown."""
     return counts.discount < 1.0 or counts.past.shape[0] > 0
