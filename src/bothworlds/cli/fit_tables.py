@@ -33,11 +33,11 @@ def print_counts(counts: Counts) -> None:
 
 def print_model(model: ClickModel, top: int) -> None:
     """Print the quality of a fit, its shared parameters, its ``top`` items, and its warnings."""
-    word = "passes" if model.method == "em" else "steps"
-    steps = f"converged in {model.iterations:,} {word}" if model.iterations else "computed from counts"
+    words = ("pass", "passes") if model.method == "em" else ("step",)
+    steps = "computed from counts" if model.method == "counts" else f"converged in {plural(model.iterations, *words)}"
     agree = f", {len(model.starts)} starts" if len(model.starts) > 1 else ""
     typer.echo(
-        f"fitted:  {model.title}, log-likelihood {model.log_likelihood:,.2f}, "
+        f"fitted:  {model.title}, log-likelihood {model.log_likelihood:z,.2f}, "
         f"{'' if model.converged else 'not '}{steps}{agree}"
     )
     if model.model == "ubm":

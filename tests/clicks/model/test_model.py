@@ -255,3 +255,6 @@ def test_an_expected_reward_needs_no_pages():
     a, b = model.attraction
     assert model.expected_reward(["b", "a"]) == pytest.approx(b + (1 - b) * a)
     assert model.expected_reward(["b"]) == pytest.approx(b)
+    for items in ([], ["a", "b", "c"]):
+        with pytest.raises(ValueError, match=f"a list has 1 to 2 items; got {len(items)}"):
+            model.expected_reward(items)

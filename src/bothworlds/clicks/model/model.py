@@ -176,6 +176,9 @@ class ClickModel:
     def expected_reward(self, items: Sequence[str], query: str = "") -> float:
         """Return the expected number of clicks on a list of items, from the first position on.
 
+        Items that the log does not have get the mean of each parameter. Raises ValueError for a list that is empty or
+        has more items than there are positions.
+
         >>> from bothworlds.clicks import Counts, fit
         >>> model = fit(Counts.from_tables([[100, 100], [100, 100]], [[50, 20], [25, 10]], items=["tea", "milk"]))
         >>> round(model.expected_reward(["milk", "tea"]), 6)
@@ -183,6 +186,8 @@ class ClickModel:
         """
         from ..pages import Pages
 
+        if not 1 <= len(items) <= len(self.positions):
+            raise ValueError(f"a list has 1 to {len(self.positions)} items; got {len(items)}")
         page = Pages.from_arrays([list(items)], np.zeros((1, len(items)), np.int64), query=[query])
         found = self.predict(Pages(**{**vars(page), "positions": self.positions[: len(items)]}))
         return float(found.marginal.sum())
