@@ -35,6 +35,7 @@ ON_REQUEST = {  # these take minutes; the service needs the extra "service", "sw
     "changes": "changing_items",
     "exclusions": "excluded_items",
     "sweeps": "sweep_engines",
+    "evaluation": "evaluation_accuracy",
 }
 BENCHMARKS = DEFAULT | ON_REQUEST
 

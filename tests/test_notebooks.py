@@ -22,6 +22,7 @@ SIZES = {
     "paper-in-ten-minutes.ipynb": {"ROUNDS": 2_000, "SEEDS": 2},
     "click-log-to-decision.ipynb": {"PAGES": 2_000, "ROUNDS": 1_000},
     "a-list-for-every-visitor.ipynb": {"PAGES": 8_000, "SEEDS": 2},
+    "evaluate-a-new-ranking.ipynb": {"PAGES": 8_000},
 }
 
 PROGRESS = re.compile(r"(.+: \d+% after .*\n)+")
@@ -107,6 +108,7 @@ def texts(notebook):
     [
         "paper-in-ten-minutes.ipynb",
         "a-list-for-every-visitor.ipynb",
+        "evaluate-a-new-ranking.ipynb",
         pytest.param("click-log-to-decision.ipynb", marks=pytest.mark.nightly),
     ],
 )

@@ -53,6 +53,20 @@ def choice(value: Any, name: str, known: Iterable[str]) -> str:
     return value
 
 
+def item_indices(value: Any, n_items: int) -> NDArray[np.int64]:
+    """Return lists of items as an array of indices.
+
+    >>> item_indices([0, 7], 5)
+    Traceback (most recent call last):
+    ...
+    ValueError: a list must hold items from 0 to 4; got [0, 7]
+    """
+    indices = np.ascontiguousarray(value, dtype=np.int64)
+    if indices.size and (indices.min() < 0 or indices.max() >= n_items):
+        raise ValueError(f"a list must hold items from 0 to {n_items - 1}; got {indices.tolist()}")
+    return indices
+
+
 def probabilities(value: ArrayLike, name: str, ndim: int = 1) -> NDArray[np.float64]:
     """Return a read-only array of probabilities: a list of them, or a matrix.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import probabilities, whole
+from ..checks import item_indices, probabilities, whole
 from .best_list import BestList
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class World(ABC):
 
     def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
         """Return the expected number of clicks on a list in round t."""
-        return float(self.click_probabilities(t)[ranking, np.arange(self.n_positions)].sum())
+        items = item_indices(ranking, self.n_items)
+        return float(self.click_probabilities(t)[items, np.arange(self.n_positions)].sum())
 
     def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the expected number of clicks on each of several lists (count, n_positions) in round t."""

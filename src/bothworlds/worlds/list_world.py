@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import item_indices
 from .base import World
 from .best_list import BestList, search
 
@@ -76,16 +77,16 @@ class CompiledListWorld(ListWorld):
         """Draw the clicks (n_positions,) on a list."""
         from .users import clicks_on  # imports the compiler
 
-        return clicks_on(self.users(t), ranking, rng, self.n_positions)
+        return clicks_on(self.users(t), item_indices(ranking, self.n_items), rng, self.n_positions)
 
     def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
         """Return the expected number of clicks on a list."""
         from .users import reward_of
 
-        return reward_of(self.users(t), ranking)
+        return reward_of(self.users(t), item_indices(ranking, self.n_items))
 
     def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the expected number of clicks on each of several lists (count, n_positions)."""
         from .users import rewards_of
 
-        return rewards_of(self.users(t), rankings)
+        return rewards_of(self.users(t), item_indices(rankings, self.n_items))

@@ -37,9 +37,8 @@ class Users:
         for k in range(self.m):
             hit = reads & (u[:, k] < a[:, k] * level)
             clicks[:, k] = hit
-            stop = (
-                hit if self.kind == "cascade" else hit & (rng.random(len(lists)) < self._satisfied(query, lists[:, k]))
-            )
+            left = rng.random(len(lists)) < self.satisfaction[query, lists[:, k]]
+            stop = hit if self.kind == "cascade" else hit & left
             reads &= ~stop
             if self.kind == "dbn":
                 reads &= rng.random(len(lists)) < 0.9
@@ -74,6 +73,7 @@ class Simulated:
     users: Users
     traffic: np.ndarray  # (Q, W) share of pages times level
     shown: np.ndarray  # (W, Q, m) the list of every window
+    logged: float  # expected clicks per page of the lists of the log
 
     def truth(self, target):
         """Expected clicks per page of target lists (Q, m), on the traffic of the log."""
@@ -110,16 +110,13 @@ def simulate(kind, log, seed, pages=20_000, queries=20, items=8, m=5, weeks=8, d
 
 
 def _demand(people, rng, query, week, level):
-    """The demand for items changes from week to week, and lists follow it."""
-    queries, items = people.attraction.shape
-    walk = np.cumsum(rng.normal(0.0, 0.25, (level.size, queries, items)), axis=0)
-    base, clicks, lists = people.attraction.copy(), np.zeros((query.size, people.m), bool), None
-    lists = np.zeros((query.size, people.m), np.int64)
-    shown, mean = [], np.zeros_like(base)
+    """The demand for items differs from week to week, and lists follow it."""
+    base, mean = people.attraction.copy(), np.zeros_like(people.attraction)
+    lists, clicks, shown = np.zeros((query.size, people.m), np.int64), np.zeros((query.size, people.m), bool), []
     for w in range(level.size):
-        people.attraction = np.clip(base * np.exp(walk[w]), 0.01, 0.95)
+        people.attraction = np.clip(base * np.exp(rng.normal(0.0, 0.4, base.shape)), 0.01, 0.95)
         mean += people.attraction / level.size
-        order = np.argsort(-people.attraction * np.exp(rng.normal(0.0, 0.2, base.shape)), axis=1)[:, : people.m]
+        order = np.argsort(-people.attraction, axis=1)[:, : people.m]
         own = week == w
         lists[own] = order[query[own]]
         clicks[own] = people.click(rng, query[own], lists[own], level[week[own]])
@@ -152,7 +149,8 @@ def _simulated(people, query, week, lists, clicks, level, shown):
         windows=tuple(f"2026-01-{w + 1:02}" for w in range(weeks)) if weeks > 1 else (),
         window=unique[:, 1].copy() if weeks > 1 else None,
     )
-    return Simulated(pages, people, traffic * level / query.size, shown)
+    logged = float((people.value(query, lists) * level[week]).mean())
+    return Simulated(pages, people, traffic * level / query.size, shown, logged)
 
 
 def target_of(lists):
@@ -169,3 +167,11 @@ def near_target(found):
     lists = found.shown[-1].copy()
     lists[:, [0, 1]] = lists[:, [1, 0]]
     return lists
+
+
+def made_target(found, judge):
+    """The items of every query in the order of the attraction that the log says they have."""
+    fit, (queries, items) = judge.fits["pbm"], found.users.attraction.shape
+    row = fit.rows(np.repeat(np.arange(queries), items), np.tile(np.arange(items), queries))
+    effect = np.where(row >= 0, fit.fitted.row_effect[row], -np.inf).reshape(queries, items)
+    return np.argsort(-effect, axis=1)[:, : found.users.m]

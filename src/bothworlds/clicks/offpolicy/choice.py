@@ -10,7 +10,7 @@ from .dependence import FAR, Dependence
 from .result import ESTIMATOR_NAMES, NOT_FROM_THIS_LOG, Candidate
 
 BETTER = 2.0  # paired standard errors that a model must be better than no change
-TIED = 1.0  # paired standard errors of models that count as equally good
+TIED = 2.0  # paired standard errors of models that count as equally good
 
 
 class Choice(NamedTuple):

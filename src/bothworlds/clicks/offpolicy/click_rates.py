@@ -71,6 +71,8 @@ class RateModel:
         if self.curve is None:
             return design
         m = self.curve.size
+        # The mean rate of the log, which the prior has, stays as it is.
+        scale = min(design.clicked.sum() / design.shown.sum() / self.curve.mean(), 0.5 / self.curve.max())
         levels = [np.arange(m), *(np.zeros(m, np.int64) for _ in factors[1:])]
         return design._replace(
             items=(*design.items, ""),
@@ -79,7 +81,7 @@ class RateModel:
             row=np.append(design.row, np.full(m, len(design.items))),
             columns=np.vstack([design.columns, np.column_stack(levels)]),
             shown=np.append(design.shown, np.full(m, CURVE)),
-            clicked=np.append(design.clicked, 0.5 * CURVE * self.curve / self.curve.max()),
+            clicked=np.append(design.clicked, scale * CURVE * self.curve),
         )
 
     def fit(self, count: Ints | None = None) -> FittedRates:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import NegativeCycleError, floyd_warshall
+from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, floyd_warshall
 
 from ...extras import import_extra
 from ...kernels import Floats, Ints
@@ -114,9 +114,14 @@ def _gauges(fit: FittedRates) -> tuple[_Gauges, bool]:
             if g >= 0 and h >= 0 and g != h and np.isfinite(b[j]) and np.isfinite(b[k]):
                 ordered[g, h] = min(ordered[g, h], b[j] - b[k])  # b_k + u_h <= b_j + u_g
     try:
-        return _Gauges(a, b, rows, columns, floyd_warshall(ordered)), True
+        return _Gauges(a, b, rows, columns, _shortest(ordered)), True
     except NegativeCycleError:
-        return _Gauges(a, b, rows, columns, floyd_warshall(ceiling)), False
+        return _Gauges(a, b, rows, columns, _shortest(ceiling)), False
+
+
+def _shortest(lengths: Floats) -> Floats:
+    """Lengths of shortest paths; a length of 0 is an edge, which a dense matrix would not have."""
+    return np.asarray(floyd_warshall(csgraph_from_dense(lengths, null_value=np.inf)))
 
 
 def _bounds(fit: FittedRates, row: Ints, position: Ints, is_open: Mask) -> tuple[Floats, Floats, bool]:
