@@ -92,12 +92,11 @@ def _luck(given: Evaluator, picked: Choice, estimates: Sequence[Estimate]) -> li
     of = {one.estimator: one for one in estimates if one.position is None}
     plain, shrunken = of["pbm"], of["shrunken"]
     error = plain.standard_error / given._factor("pbm")
-    if not abs(plain.value - shrunken.value) > LUCK * error:
+    if not plain.value - shrunken.value > LUCK * error:
         return []
-    low, high = sorted((plain.value, shrunken.value))
     return [
         "This ranking may have been chosen by the luck of this log: with attraction shrunken towards the mean it "
-        f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. Take {low:.4g} to {high:.4g} as the range, and "
+        f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. Take both as the ends of a range, and "
         "evaluate on pages that are later than those it was made from (--since)."
     ]
 
