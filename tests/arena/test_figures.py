@@ -138,7 +138,7 @@ def test_a_figure_of_results_says_what_its_bands_are_and_has_line_styles(tmp_pat
 
 @pytest.mark.slow
 def test_what_context_is_worth_is_drawn_against_one_learner_for_all(tmp_path):
-    policies = "context-ts", one_for_all("gibbs-ts")
+    policies = "context-ts", one_for_all("context-ts")
     results = [play(one, "context/segments", 400, replications=2, checkpoints=4, jobs=1) for one in policies]
     blind = results[1].policy
     text = draw_gap_closed(results, tmp_path / "gap.svg", blind).read_text()

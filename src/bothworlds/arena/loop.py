@@ -54,7 +54,7 @@ def play_compiled(
         np.empty(m),
         np.empty(policy.note_size(state.shape)),
         NONE_ABSENT.copy(),
-        context=empty_context(users),
+        context=empty_context(users if getattr(policy, "learns_labels", False) else None),
     )
     advance(state, rounds, users, adversary, source.policy, source.users, source.adversary, page, to)
 
@@ -78,7 +78,7 @@ def play_interpreted(
 
 
 def empty_context(users: Any) -> NDArray[np.int64]:
-    """Return the array that is filled in with the context of each visitor."""
+    """Return the array that is filled in with the context of each visitor; it is empty where nobody reads it."""
     return np.zeros(users.contexts.shape[1] if isinstance(users, ContextUsers) else 0, np.int64)
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from ..arena import play
 from ..core import copy_state, is_work, leaves
 from ..policies import Policy
-from ..policies.contexts import one_for_all
 from ..worlds import ContextualWorld
 from .failure import require, standard_errors
 
@@ -87,10 +86,11 @@ def check_labels_of_contexts_and_items_may_be_numbered_in_any_order(policy: Poli
 
 
 def check_what_a_label_says_is_learned(policy: Policy) -> None:
-    """Where a label says what visitors like, the policy earns more with labels than without."""
+    """Where a label says what visitors like, the policy earns more than if all visitors had the same labels."""
     if not learns_labels(policy) or not getattr(policy, "adaptive", True):
         return
-    ours, blind = (_reward(player, _world(), 22)[:, -1] for player in (policy, one_for_all(policy)))
+    alike = ContextualWorld(np.zeros_like(CONTEXTS), CATEGORIES, SHARE, LIKED, EXAMINATION)
+    ours, blind = (_reward(policy, world, 22)[:, -1] for world in (_world(), alike))
     gain, error = float((ours - blind).mean()), float((ours - blind).std(ddof=1) / np.sqrt(len(ours)))
     sentence = f"labels that say what visitors like must be worth something; they are worth {gain / ROUNDS:+.3f}"
     require(gain > SIGMAS * error, policy, f"{sentence} clicks a round")
