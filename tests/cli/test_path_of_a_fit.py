@@ -24,7 +24,7 @@ class Steps:
     def __call__(self, frame, event, argument):
         if event != "call" or frame.f_code.co_name not in STEPS or not self._inside(frame):
             return
-        if (sql := frame.f_locals.get("sql")) and frame.f_code.co_name == "run":
+        if (sql := frame.f_locals.get("sql")) and frame.f_code.co_filename.endswith("/database.py"):
             self.statements.append(sql)
         while frame is not None:
             if self._inside(frame):

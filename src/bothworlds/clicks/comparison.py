@@ -14,7 +14,8 @@ from ..checks import is_number, whole
 from ..files import save_text
 from ..kernels import Ints
 from ..progress import progress_bar
-from .fitting.fit import fit_for_comparison
+from .fitting.fit import fit_checked
+from .fitting.options import Options
 from .log import as_pages
 from .model.model import MODELS, model_named
 from .model.score import Score, score
@@ -163,7 +164,8 @@ def _entries(names: list[str], priors: tuple[float, ...], split: Split, progress
         for name in names:
             fits = []
             for prior in priors:
-                model = fit_for_comparison(split.train, name, prior)
+                train = split.train if MODELS[name].dependent else split.train.counts()
+                model = fit_checked(train, name, Options(prior=prior, intervals=False, starts=1))
                 fits.append((score(model, split.validation).log_likelihood, prior, model))
                 report(1)
             validation, prior, model = max(fits, key=lambda one: one[0])

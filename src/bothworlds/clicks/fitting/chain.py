@@ -16,31 +16,33 @@ from ..model.model import ClickModel, without_intervals
 from ..model.predict import RARE
 from ..pages import Pages
 from .box import Maximum, best_of, maximise
-from .design import Design, design_of_pages, positions_of
+from .design import Design, design_of_pages, fitted_model, positions_of
 from .intervals import binomial_estimates, probability_estimates, standard_errors
+from .options import Options
 from .warnings import box_warnings, cascade_warnings, undetermined
 
 STARTS = 2
 
 
-def fit_chain(pages: Pages, name: str, prior: float, intervals: bool, seed: int, starts: int = STARTS) -> ClickModel:
+def fit_chain(pages: Pages, name: str, options: Options) -> ClickModel:
     """Return the maximum-likelihood fit of a chain model, or the mode with a prior.
 
-    ``prior`` trials are added to every parameter: of attraction at the mean click rate of the log, of the others with
-    as many successes as failures. ``starts`` is the number of starts, the first of them the same for every seed.
+    The prior adds trials to every parameter: of attraction at the mean click rate of the log, of the others with as
+    many successes as failures. The first start is the same for every seed.
     """
+    prior, starts = options.prior, options.starts or STARTS
     design = design_of_pages(pages, [positions_of(pages)])
     plain = chain_likelihood(pages, design, name)
     rate, n = float(design.clicked.sum() / design.shown.sum()), len(design.items)
     added = np.full((2, plain.parameters), 0.5 * prior)
     added[:, :n] = [[prior * rate], [prior * (1.0 - rate)]]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     at = [np.full(plain.parameters, 0.5), *(rng.uniform(0.05, 0.95, plain.parameters) for _ in range(starts - 1))]
     best = best_of(lambda start: _climb(plain, design, added, start, pages.pages), at)
     x, known = best.x, plain.informative(best.x)
     value, (family, notes) = np.where(known, x, np.nan), (FAMILIES[name], box_warnings(best))
     estimates, identified = without_intervals(value), True
-    if intervals:
+    if options.intervals:
         inside = known & (x > 0.0) & (x < 1.0)
         of_prior = np.divide(added[0], x**2, where=inside, out=np.zeros(x.size))
         of_prior += np.divide(added[1], (1.0 - x) ** 2, where=inside, out=np.zeros(x.size))
@@ -52,25 +54,21 @@ def fit_chain(pages: Pages, name: str, prior: float, intervals: bool, seed: int,
             identified = bool(found[1][inside].all())
     shared = estimates.take(slice(n * len(family.items), None))
     each = [shared] if family.by_rank else [shared.take(slice(k, k + 1)) for k in range(len(family.shared))]
-    return ClickModel(
-        model=name,
-        items=design.items,
-        queries=design.queries,
-        positions=pages.positions,
+    return fitted_model(
+        design,
+        pages,
+        name,
+        prior,
         item_parameters={word: estimates.take(slice(k * n, k * n + n)) for k, word in enumerate(family.items)},
         shared_parameters=dict(zip(family.shared, each)),
         labels=dict.fromkeys(family.shared, tuple(map(str, pages.positions)) if family.by_rank else ("",)),
-        item_counts=design.row_counts,
         log_likelihood=plain.expect(x).value,
-        pages=pages.pages,
-        prior=float(prior),
         iterations=best.steps,
         converged=best.converged,
         gain=best.gain,
         identified=identified,
         starts=best.starts,
         warnings=notes,
-        origin=pages.origin,
     )
 
 
@@ -106,12 +104,13 @@ def _climb(plain: ChainLikelihood, design: Design, added: Floats, start: Floats,
     return best._replace(steps=best.steps + smoothed.steps)
 
 
-def fit_cascade(pages: Pages, prior: float, intervals: bool) -> ClickModel:
+def fit_cascade(pages: Pages, name: str, options: Options) -> ClickModel:
     """Return the maximum-likelihood fit of the cascade model to pages that are cut after their first click.
 
     Attraction is first clicks over impressions at or above the first click: exact, and independent for every item.
     Further clicks are impossible in the model; each counts as one in a million in the log-likelihood.
     """
+    prior = options.prior
     design, page = design_of_pages(pages, [positions_of(pages)]), pages.of_page()
     row, size = design.row[design.cell], len(design.items)
     above = np.cumsum(pages.click) - pages.click
@@ -125,20 +124,16 @@ def fit_cascade(pages: Pages, prior: float, intervals: bool) -> ClickModel:
     alpha = np.divide(clicks + prior * mean, trials + prior, where=trials > 0.0, out=np.full(size, np.nan))
     known = trials > 0.0
     value = float((xlogy(clicks, alpha) + xlog1py(trials - clicks, -alpha))[known].sum())
-    return ClickModel(
-        model="cascade",
-        items=design.items,
-        queries=design.queries,
-        positions=pages.positions,
-        item_parameters={"attraction": binomial_estimates(alpha, trials + prior, intervals)},
+    return fitted_model(
+        design,
+        pages,
+        name,
+        prior,
+        item_parameters={"attraction": binomial_estimates(alpha, trials + prior, options.intervals)},
         shared_parameters={},
         labels={},
-        item_counts=design.row_counts,
         log_likelihood=value + beyond * float(np.log(RARE)),
-        pages=pages.pages,
         method="counts",
-        prior=float(prior),
         impossible=beyond,
         warnings=cascade_warnings(several, pages.pages, beyond),
-        origin=pages.origin,
     )

@@ -16,6 +16,7 @@ from ...kernels import Floats, Ints
 from ...statistics import log_linear
 from ...statistics.click_users import columns_of, ranks_of_column
 from ..counts import Counts
+from ..model.model import ClickModel
 from ..pages import Pages, different_keys
 
 
@@ -130,4 +131,19 @@ def _design(
         shown=np.bincount(cell, shown, keys.size).astype(np.float64),
         clicked=np.bincount(cell, clicked, keys.size).astype(np.float64),
         cell=cell,
+    )
+
+
+def fitted_model(design: Design, log: Pages | Counts, name: str, prior: float, **fitted: Any) -> ClickModel:
+    """Return a model with what it has of its design and its log, besides what was fitted."""
+    return ClickModel(
+        model=name,
+        items=design.items,
+        queries=design.queries,
+        positions=log.positions,
+        item_counts=design.row_counts,
+        pages=log.pages,
+        prior=float(prior),
+        origin=log.origin,
+        **fitted,
     )

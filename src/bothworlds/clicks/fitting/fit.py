@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from ...checks import whole
 from ..counts import Counts
 from ..log import as_counts, as_pages, read
 from ..model.model import ClickModel, model_named
 from ..pages import Pages
 from .chain import fit_cascade, fit_chain
 from .log_linear import fit_browsing, fit_position_based
+from .options import Options, check
 from .rates import fit_rates
 from .trust import fit_trust
+
+FITS = {
+    "pbm": fit_position_based,
+    "ubm": fit_browsing,
+    "cascade": fit_cascade,
+    "trust": fit_trust,
+    "rank-ctr": fit_rates,
+    "item-ctr": fit_rates,
+}  # the others are chains
 
 
 def fit(
@@ -84,8 +91,9 @@ def fit(
     >>> fit(Counts.from_tables([[1000, 0], [0, 1000]], [[800, 0], [0, 400]])).identified
     False
     """
-    _check(model, method, iterations, prior, ordered, seed)
-    return _fit_checked(_counted(log, model, progress), model, method, iterations, prior, ordered, intervals, seed)
+    options = Options(method, iterations, prior, ordered, intervals, seed)
+    check(model, options)
+    return fit_checked(_counted(log, model, progress), model, options)
 
 
 def fit_each_query(
@@ -97,9 +105,11 @@ def fit_each_query(
     return {whole_log.queries[q]: fit(_of_query(whole_log, q), model, **options) for q in present}
 
 
-def fit_for_comparison(pages: Pages, model: str, prior: float) -> ClickModel:
-    """Return the fit of any model to pages, from one start and without intervals."""
-    return _fit_checked(_counted(pages, model, None), model, "newton", None, prior, False, False, 0, one_start=True)
+def fit_checked(log: Counts | Pages, model: str, options: Options) -> ClickModel:
+    """Return the fit to what the model needs of a log, with options that have been checked."""
+    chosen: Any = FITS.get(model, fit_chain)
+    fitted: ClickModel = chosen(log, model, options)
+    return fitted
 
 
 def _counted(log: Any, model: str, progress: bool | None) -> Counts | Pages:
@@ -121,44 +131,3 @@ def _of_query(log: Counts | Pages, q: int) -> Any:
         part |= {"item": item, "query": np.zeros(item.size, np.int64)}
         part |= {} if log.window is None else {"window": log.window[own]}
     return replace(log, items=tuple(log.items[i] for i in items.tolist()), queries=(log.queries[q],), **part)
-
-
-def _fit_checked(
-    log: Any,
-    model: str,
-    method: str,
-    iterations: int | None,
-    prior: float,
-    ordered: bool,
-    intervals: bool,
-    seed: int,
-    one_start: bool = False,
-) -> ClickModel:
-    few = {"starts": 1} if one_start else {}
-    fits: dict[str, Callable[[], ClickModel]] = {
-        "pbm": lambda: fit_position_based(
-            log, method=method, iterations=iterations, prior=prior, ordered=ordered, intervals=intervals
-        ),
-        "ubm": lambda: fit_browsing(log, prior, intervals),
-        "cascade": lambda: fit_cascade(log, prior, intervals),
-        "trust": lambda: fit_trust(log, prior, intervals, seed, **few),
-        "rank-ctr": lambda: fit_rates(log, model, prior, intervals),
-        "item-ctr": lambda: fit_rates(log, model, prior, intervals),
-    }
-    return fits.get(model, lambda: fit_chain(log, model, prior, intervals, seed, **few))()
-
-
-def _check(model: str, method: str, iterations: int | None, prior: Any, ordered: bool, seed: int) -> None:
-    model_named(model)
-    methods = ("newton", "em") if model == "pbm" else ("newton",)
-    if method not in methods:
-        raise ValueError(f"method must be {' or '.join(methods)} for the model {model}; got {method!r}")
-    if iterations is not None and method != "em":
-        raise ValueError(f"iterations is only for method 'em'; got {iterations!r} for {method!r}")
-    if iterations is not None:
-        whole(iterations, "iterations", 1)
-    if ordered and (model != "pbm" or method != "newton"):
-        raise ValueError("ordered examination is only for the model pbm and the method 'newton'")
-    if not isinstance(prior, Real) or not 0.0 <= float(prior) < np.inf:
-        raise ValueError(f"prior must be a number, 0 or more; got {prior!r}")
-    whole(seed, "seed", 0)

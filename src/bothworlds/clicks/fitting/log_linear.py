@@ -24,9 +24,10 @@ from ...statistics.rank_one.fit import fit_newton
 from ..counts import Counts
 from ..model.model import ClickModel, Estimates, Z, without_intervals
 from ..pages import Pages
-from .design import Design, design_of_counts, design_of_pages, last_clicks_of
+from .design import Design, design_of_counts, design_of_pages, fitted_model, last_clicks_of
 from .em import fit_em
 from .intervals import DROP
+from .options import Options
 from .warnings import browsing_warnings, curve_warnings
 
 LIMIT = -1e-4  # log attraction above this is at its upper limit
@@ -48,30 +49,22 @@ class Curves(NamedTuple):
     gain: float
 
 
-def fit_position_based(
-    counts: Counts,
-    *,
-    method: str = "newton",
-    iterations: int | None = None,
-    prior: float = 0.0,
-    ordered: bool = False,
-    intervals: bool = True,
-) -> ClickModel:
+def fit_position_based(counts: Counts, name: str, options: Options) -> ClickModel:
     """Return the fit of the position-based model, with one examination curve for all queries."""
     design = design_of_counts(counts)
-    smooth = smoothed(design, prior)
-    curves = _curves(smooth, design, _ordered_levels(smooth) if ordered else None, first=False)
-    if method == "em":
-        curves = _by_em(smooth, design, curves, iterations)
-    model = _model(design, counts, "pbm", curves, intervals and method == "newton", prior, method)
+    smooth = smoothed(design, options.prior)
+    curves = _curves(smooth, design, _ordered_levels(smooth) if options.ordered else None, first=False)
+    if options.method == "em":
+        curves = _by_em(smooth, design, curves, options.iterations)
+    model = _model(design, counts, name, curves, options)
     return replace(model, warnings=curve_warnings(model, design.level_counts()[0], curves.apart))
 
 
-def fit_browsing(pages: Pages, prior: float, intervals: bool) -> ClickModel:
+def fit_browsing(pages: Pages, name: str, options: Options) -> ClickModel:
     """Return the fit of the user browsing model."""
     design = design_of_pages(pages, [last_clicks_of(pages)])
-    curves = _curves(smoothed(design, prior), design, None, first=True)
-    model = _model(design, pages, "ubm", curves, intervals, prior, "newton")
+    curves = _curves(smoothed(design, options.prior), design, None, first=True)
+    model = _model(design, pages, name, curves, options)
     return replace(model, warnings=browsing_warnings(model, design.level_counts()[0]))
 
 
@@ -87,29 +80,23 @@ def smoothed(design: Design, prior: float) -> Design:
     return design._replace(shown=design.shown + extra, clicked=design.clicked + rate * extra)
 
 
-def _model(
-    design: Design, log: Counts | Pages, name: str, curves: Curves, intervals: bool, prior: float, method: str
-) -> ClickModel:
-    attraction, examination = _estimates(design, curves, intervals)
+def _model(design: Design, log: Counts | Pages, name: str, curves: Curves, options: Options) -> ClickModel:
+    attraction, examination = _estimates(design, curves, options.intervals and options.method == "newton")
     rows, columns = curves.components
-    return ClickModel(
-        model=name,
-        items=design.items,
-        queries=design.queries,
-        positions=log.positions,
+    return fitted_model(
+        design,
+        log,
+        name,
+        options.prior,
         item_parameters={"attraction": attraction},
         shared_parameters={"examination": examination},
         labels={"examination": tuple(map(str, design.labels[0]))},
-        item_counts=design.row_counts,
         log_likelihood=curves.log_likelihood,
-        pages=log.pages,
-        method=method,
-        prior=float(prior),
+        method=options.method,
         iterations=curves.steps,
         converged=curves.converged,
         gain=curves.gain,
         identified=curves.identified,
-        origin=log.origin,
         components={"items": rows, "columns": columns},
     )
 

@@ -19,9 +19,10 @@ from ...kernels import Floats
 from ..counts import Counts
 from ..model.model import ClickModel, Estimates, Z, without_intervals
 from .box import best_of, maximise
-from .design import Design, design_of_counts
+from .design import Design, design_of_counts, fitted_model
 from .intervals import standard_errors
 from .log_linear import fit_position_based
+from .options import Options
 from .warnings import box_warnings, trust_warnings
 
 STARTS = 4
@@ -30,40 +31,37 @@ SPREAD = 1e-6  # least difference of click rates at a position that attraction c
 EDGE = 1e-7  # click rates as near to 0 or 1 are at the bound
 
 
-def fit_trust(counts: Counts, prior: float, intervals: bool, seed: int, starts: int = STARTS) -> ClickModel:
+def fit_trust(counts: Counts, name: str, options: Options) -> ClickModel:
     """Return the maximum-likelihood fit; the first start is the position-based model, which is the case b = 0."""
+    prior, starts = options.prior, options.starts or STARTS
     design = design_of_counts(counts)
     n, m = len(design.items), len(counts.positions)
     mean = design.clicked.sum() / design.shown.sum()
     shown, clicked = design.shown + prior, design.clicked + prior * mean
     trials = 1.0 + np.concatenate([np.bincount(design.row, shown, n), *[_at(design, shown, m)] * 2])
-    rng, at = np.random.default_rng(seed), [_position_based(counts, prior)]
+    rng, at = np.random.default_rng(options.seed), [_position_based(counts, prior)]
     for _ in range(starts - 1):
         low = rng.uniform(0.05, 0.3, m)
         at.append(np.concatenate([rng.uniform(0.1, 0.9, n), low + rng.uniform(0.2, 0.6, m), low]))
     free = np.zeros(n + 2 * m, bool)
     best = best_of(lambda x: maximise(lambda y: likelihood(design, shown, clicked, y), x, trials, free), at)
-    attraction, slope, offset, identified = _normal_form(design, shown, clicked, best.x, intervals)
+    attraction, slope, offset, identified = _normal_form(design, shown, clicked, best.x, options.intervals)
     labels = tuple(map(str, counts.positions))
-    return ClickModel(
-        model="trust",
-        items=design.items,
-        queries=design.queries,
-        positions=counts.positions,
+    return fitted_model(
+        design,
+        counts,
+        name,
+        prior,
         item_parameters={"attraction": attraction},
         shared_parameters={"slope": slope, "offset": offset},
         labels={"slope": labels, "offset": labels},
-        item_counts=design.row_counts,
         log_likelihood=likelihood(design, design.shown, design.clicked, best.x)[0],
-        pages=counts.pages,
-        prior=float(prior),
         iterations=best.steps,
         converged=best.converged,
         gain=best.gain,
         identified=identified,
         starts=best.starts,
         warnings=(*box_warnings(best), *trust_warnings(identified)),
-        origin=counts.origin,
     )
 
 
@@ -91,7 +89,7 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 def _position_based(counts: Counts, prior: float) -> Floats:
     """The position-based fit as a start: b = 0, moved off the bounds where the likelihood is infinite there."""
-    fitted = fit_position_based(counts, prior=prior, intervals=False)
+    fitted = fit_position_based(counts, "pbm", Options(prior=prior, intervals=False))
     alpha, beta = np.nan_to_num(fitted.attraction, nan=0.5), np.nan_to_num(fitted.examination, nan=0.5)
     top = max(float(alpha.max(initial=0.0)), INSIDE)
     high = np.clip(beta * top, INSIDE, 1.0 - INSIDE)
