@@ -390,9 +390,9 @@ def feedback_lines(ends: FeedbackEnds) -> list[tuple[str, str]]:
     [('Ended by their deadline', '19 of 950 (2%)'), ('Too many of one visitor or address', '3')]
     """
     unconfirmed, pages = ends["unconfirmed"], ends["pages"]
-    clicked = f", {count(ends['unconfirmed_with_clicks'])} of them with clicks" if unconfirmed else ""
+    rest = f", {count(ends['unconfirmed_with_clicks'])} of them with clicks; {NOT_USED}" if unconfirmed else ""
     lines = [
-        ("Unconfirmed pages, last day", _of(unconfirmed, pages + unconfirmed) + f"{clicked}; {NOT_USED}"),
+        ("Unconfirmed pages, last day", _of(unconfirmed, pages + unconfirmed) + rest),
         ("Ended by their deadline", _of(ends["by_deadline"], pages)),
         ("Reported as not shown", count(ends["void"]) if ends["void"] else ""),
         ("Too many of one visitor or address", count(ends["not_counted"]) if ends["not_counted"] else ""),
