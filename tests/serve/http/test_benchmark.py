@@ -16,6 +16,7 @@ PROGRAM = (sys.executable, str(Path(__file__).parent / "service_program.py"), "1
 def service():
     with service_load.running(command=PROGRAM) as found:
         yield found
+    assert found.process.returncode == 0
 
 
 @pytest.mark.slow
@@ -36,10 +37,3 @@ def test_the_load_keeps_its_rate_and_its_times_include_the_wait_behind_slow_resp
     slow = ("/v1/surfaces/home/rank", '{"request_id": "slow"}')
     # One at a time takes 0.7 seconds, and five come in a second.
     assert service.load([slow], 5.0, seconds=1.0, connections=1)["p50"] > 1.0
-
-
-@pytest.mark.slow
-def test_the_service_is_stopped_afterwards():
-    with service_load.running(command=PROGRAM) as found:
-        process = found.process
-    assert process.returncode == 0

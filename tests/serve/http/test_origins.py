@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from bothworlds.serve.config import Config
+from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.auth import create_key
-
-from .service_process import PATIENCE, service
+from tests.serve.app_server import listening
 
 ORIGIN = {"origin": "https://shop.example"}
 ASKING = {**ORIGIN, "access-control-request-method": "POST", "access-control-request-headers": "content-type"}
@@ -112,7 +112,6 @@ def test_with_a_key_any_origin_is_accepted(call, store):
     assert call("POST", "/v1/surfaces/home/reset", headers=ELSEWHERE[0]).status_code == 204
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("proxies", "own"),
     [
@@ -120,10 +119,11 @@ def test_with_a_key_any_origin_is_accepted(call, store):
         ("10.0.0.1", dict.fromkeys([None, "http", "https"], "http")),
     ],
 )
-def test_only_a_trusted_proxy_sets_the_scheme(proxies, own):
-    with service(trusted_proxies=proxies) as (_, address):
+def test_only_a_trusted_proxy_sets_the_scheme(proxies, own, engine, store):
+    service = Service(engine, store, Config(request_log=False))
+    with listening(service, started=True, trusted_proxies=(proxies,)) as address:
         for forwarded, scheme in itertools.product(own, ("http", "https")):
             headers = {"origin": f"{scheme}://{address.removeprefix('http://')}"}
             headers |= {"x-forwarded-proto": forwarded} if forwarded else {}
-            answer = httpx.post(f"{address}/v1/feedback", json={"events": []}, headers=headers, timeout=PATIENCE)
+            answer = httpx.post(f"{address}/v1/feedback", json={"events": []}, headers=headers, timeout=60)
             assert answer.status_code == (200 if scheme == own[forwarded] else 403)

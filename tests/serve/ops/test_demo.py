@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from bothworlds import worlds
 from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import load_config
+from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.ops import demo
 from tests.serve.app_server import listening
 from tests.serve.recorded_service import RecordedService
@@ -149,14 +151,12 @@ def test_a_service_that_does_not_start_is_an_error(tmp_path):
         demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=[sys.executable, "-c", "raise SystemExit(3)"])
 
 
-@pytest.mark.slow
-def test_a_store_with_keys_is_refused(tmp_path, command, monkeypatch):
-    def refused(visitors):
-        raise demo.ClientError(401, "send a key")
-
-    monkeypatch.setattr(demo.Visitors, "prepare", refused)
-    with pytest.raises(ValueError, match="has keys, and the visitors of a demo have none: choose another --store"):
-        demo.run(store=str(tmp_path / "s"), port=a_free_port(), command=command)
+def test_a_store_with_keys_is_refused(service, monkeypatch):
+    create_key(service.store, ["admin"], "", 0)
+    monkeypatch.setattr(demo, "_service", lambda command, address: nullcontext())  # it runs already
+    refusal = "has keys, and the visitors of a demo have none: choose another --store"
+    with listening(service, started=True) as address, pytest.raises(ValueError, match=refusal):
+        demo.run(store="shop.db", port=int(address.rpartition(":")[2]))
 
 
 def test_visitors_of_a_demo_need_no_key():
