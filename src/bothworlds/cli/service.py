@@ -39,20 +39,15 @@ def with_extra(command: F) -> F:
     def run(*arguments: Any, **options: Any) -> Any:
         try:
             from ..serve.stores import StoreError
-        except ImportError as error:
-            raise _missing_extra(error) from error
-        try:
-            return command(*arguments, **options)
+
+            try:
+                return command(*arguments, **options)
+            except StoreError as error:
+                raise ValueError(str(error)) from error
         except ModuleNotFoundError as error:
-            raise _missing_extra(error) from error
-        except StoreError as error:
-            raise ValueError(str(error)) from error
+            raise ImportError(f"the service needs {error.name}: {install_command('service')}") from error
 
     return cast(F, run)
-
-
-def _missing_extra(error: ImportError) -> ImportError:
-    return ImportError(f"the service needs {error.name}: {install_command('service')}")
 
 
 @app.command(rich_help_panel=SERVICE)
