@@ -65,7 +65,7 @@ def fit_browsing(pages: Pages, name: str, options: Options) -> ClickModel:
     design = design_of_pages(pages, [last_clicks_of(pages)])
     curves = _curves(smoothed(design, options.prior), design, None, first=True)
     model = _model(design, pages, name, curves, options)
-    return replace(model, warnings=browsing_warnings(model, design.level_counts()[0]))
+    return replace(model, warnings=browsing_warnings(model, design.level_counts()[0], curves.apart))
 
 
 def smoothed(design: Design, prior: float) -> Design:

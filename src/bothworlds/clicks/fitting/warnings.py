@@ -26,28 +26,13 @@ def curve_warnings(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) -> 
     return tuple(sentence for part in parts for sentence in part)
 
 
-def browsing_warnings(model: ClickModel, shown: Ints) -> tuple[str, ...]:
-    """Return all warnings about a user browsing model; ``shown`` has the impressions of columns."""
-    labels, of_columns = model.labels["examination"], model.components["columns"]
-    unseen = [label for label, here in zip(labels, shown) if not here]
-    lost = [label for label, here, part in zip(labels, shown, of_columns) if here and part < 0]
-    groups = int(of_columns.max(initial=-1)) + 1
-    sentences = list(_convergence(model))
+def browsing_warnings(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return all warnings about a user browsing model, whose positions have a last click above."""
+    unseen = [label for label, here in zip(model.labels["examination"], shown) if not here]
+    sentences = [*_convergence(model)]
     if unseen:
-        sentences.append(f"{len(unseen)} of {len(labels)} columns, such as {unseen[0]}, were never seen.")
-    if lost:
-        sentences.append(
-            f"Not identified: the columns {', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''} had no clicks and no "
-            "items that have clicks elsewhere."
-        )
-    if groups > 1:
-        sentences.append(
-            f"Not identified: there are {groups} groups of items and columns that were never shown together; values of "
-            "different groups cannot be compared."
-        )
-    elif not model.identified and not lost:
-        sentences.append("Not identified: some columns are connected only by items that were clicked every time.")
-    return tuple(sentences)
+        sentences.append(f"{len(unseen)} of {shown.size} columns, such as {unseen[0]}, were never seen.")
+    return (*sentences, *_identification(model, shown, apart))
 
 
 def box_warnings(best: Maximum) -> tuple[str, ...]:
@@ -129,12 +114,12 @@ def _convergence(model: ClickModel) -> Iterator[str]:
 def _identification(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) -> Iterator[str]:
     if model.identified:
         return
-    labels = model.components["columns"]
+    names, labels = model.labels["examination"], model.components["columns"]
     count = int(labels.max(initial=-1)) + 1
     if not count:
         yield "Nothing was clicked: there is no curve."
         return
-    lost = [p for p, label, here in zip(model.positions, labels, shown) if label < 0 < here]
+    lost = [name for name, label, here in zip(names, labels, shown) if label < 0 < here]
     if lost:
         yield (
             f"Not identified: at {_list_of('position', lost)} there were no clicks and no items that have clicks "
@@ -143,11 +128,11 @@ def _identification(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) ->
     if count > 1:
         yield (
             f"Not identified: there are {count} groups of items and positions that were never shown together, and "
-            "within each the largest examination is set to 1. Values of different groups cannot be compared: "
+            "within each one examination is set to 1. Values of different groups cannot be compared: "
             f"{'; '.join(_group(model, k) for k in range(min(count, 4)))}{'; ...' if count > 4 else ''}."
         )
     elif apart.any():
-        far = [position for position, far in zip(model.positions, apart) if far]
+        far = [name for name, far in zip(names, apart) if far]
         yield (
             f"Not identified: {_list_of('position', far)} can only be compared with the others through items "
             "that were clicked every time they were shown, which gives a bound and not a value."
@@ -158,12 +143,12 @@ def _group(model: ClickModel, k: int) -> str:
     own = np.flatnonzero(model.components["items"] == k)
     items = [model.items[i] for i in own[:3]]
     names = [*map(repr, items), *([f"{own.size - len(items):,} more"] if own.size > len(items) else [])]
-    positions = [p for p, label in zip(model.positions, model.components["columns"]) if label == k]
+    positions = [p for p, label in zip(model.labels["examination"], model.components["columns"]) if label == k]
     return f"{', '.join(names)} at {_list_of('position', positions)}"
 
 
-def _list_of(noun: str, values: Sequence[int]) -> str:
-    listed = ", ".join(map(str, values[:10])) + (", ..." if len(values) > 10 else "")
+def _list_of(noun: str, values: Sequence[str]) -> str:
+    listed = ", ".join(values[:10]) + (", ..." if len(values) > 10 else "")
     return f"{noun}{'s' if len(values) > 1 else ''} {listed}"
 
 
