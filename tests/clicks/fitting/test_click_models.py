@@ -173,12 +173,14 @@ def check_attraction_of_the_ubm():
     assert coverage > 0.92
 
 
+@pytest.mark.slow
 def test_attraction_of_the_ubm_is_unbiased_where_columns_are_equal():
     check_attraction_of_the_ubm()
     first = fit(simulated("ubm", 1_000, n=5, m=4), "ubm").shared_parameters["examination"]
     assert (first.value[0], first.error[0]) == (1.0, 0.0)
 
 
+@pytest.mark.slow
 def test_attraction_for_the_largest_examination_is_caught(monkeypatch):
     """The broken twin: the largest of several estimates is above the largest examination."""
     anchors = log_linear._anchors

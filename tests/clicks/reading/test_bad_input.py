@@ -371,6 +371,7 @@ def test_lines_that_are_all_broken_are_no_log(tmp_path):
     assert error_of(path).endswith("each on a line")
 
 
+@pytest.mark.slow
 def test_a_fitted_model_is_no_log(tmp_path):
     path = fit(Counts.from_tables([[9, 9]], [[3, 2]])).save(tmp_path / "model.json")
     assert "is a fitted model and not a log; bothworlds play --world" in error_of(path)

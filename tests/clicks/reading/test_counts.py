@@ -167,6 +167,7 @@ def test_pages_are_cut_before_frequent_items_are_looked_for(tidy):
     assert (counted.items, counted.positions, counted.pages) == (("a",), (1,), 2)
 
 
+@pytest.mark.slow
 def test_where_rows_form_no_pages_the_rows_of_frequent_items_are_kept(tmp_path):
     path = write(tmp_path / "log.csv", pages=500, layout="obd")
     counted = counts(path, top_items=3)
@@ -216,6 +217,7 @@ def test_both_yandex_layouts_give_identical_counts():
         assert native.notes == challenge.notes
 
 
+@pytest.mark.slow
 @needs_real_logs
 def test_the_papers_filter_keeps_641_pages():
     counted = counts(ROOT / "yandex" / "trainSample", top_items=10)

@@ -41,6 +41,7 @@ def export(path, rows, head=None, compress=False):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("items", [3, 20_000])  # of many items, the first line is longer than what is inspected
 def test_an_export_is_read_without_its_first_line(tmp_path, items, compress):

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bothworlds.clicks import Pages, read
+from bothworlds.clicks import Pages, generate, read
 from bothworlds.clicks.log import as_pages
 from bothworlds.clicks.pages import different_keys
 from tests.clicks.naive import same
@@ -114,6 +114,17 @@ def test_the_order_of_pages_does_not_depend_on_the_order_of_rows(table):
     one, other = count_pages(table), count_pages(backwards)
     for name in ("query", "starts", "item", "click", "count"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.slow
+def test_pages_and_counts_are_the_same_bits_for_any_number_of_threads(tmp_path):
+    log, found = read(generate(tmp_path / "log.parquet", "paper/stochastic", 30_000, queries=3)), []
+    for threads in (1, 2, 5):
+        log.database.connection.execute(f"SET threads = {threads}")
+        pages, counts_of_pages = log.pages(propensities=True), log.pages().counts()
+        found.append([getattr(pages, name).tobytes() for name in ("query", "starts", "item", "click", "count")])
+        found[-1] += [pages.propensity.tobytes(), counts_of_pages.clicked.tobytes()]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.fixture(scope="module")
