@@ -15,6 +15,7 @@ from bothworlds.policies import configured_for, policy
 from bothworlds.statistics import kl, kl_upper
 from bothworlds.statistics.rank_one.fit import fit_newton
 from bothworlds.worlds import stochastic
+from tests.cases import case
 from tests.reference.posterior import draw_many
 
 TOLD = ["pbm-ucb", "pbm-pie", "pbm-ts"]
@@ -151,30 +152,34 @@ def rivals_by_root_finding(shown, clicked, beta, level):
     return leaders, rivals, theta
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_explored_items_are_those_whose_upper_bound_by_root_finding_is_large_enough(seed):
+@pytest.mark.slow
+def test_explored_items_are_those_whose_upper_bound_by_root_finding_is_large_enough():
     """All that is ever shown at the last position, with its propensity, against the definition."""
-    rng = np.random.default_rng(seed)
-    n, m, horizon = 8, 3, int(10 ** rng.uniform(1, 5))
-    beta = rng.uniform(0.2, 1.0, m)
-    learner = policy("pbm-pie", examination=beta, horizon=horizon)
-    state = learner.init(n, m)
-    state.counts.shown[:] = rng.integers(1, 200, (n, m))
-    state.counts.clicked[:] = rng.binomial(state.counts.shown.astype(int), np.outer(rng.uniform(0.3, 0.6, n), beta))
-    state = learner.refreshed(state)
-    leaders, rivals, theta = rivals_by_root_finding(*state.counts[:2], beta, log(horizon))
-    assert len(set(theta.tolist())) == n
-    order = np.argsort(-beta)
-    stated = {}
-    for _ in range(400):
-        decision = learner.decide(state, rng)
-        assert (decision.ranking[order[:-1]] == leaders[:-1]).all()
-        assert (decision.propensity[order[:-1]] == 1.0).all()
-        stated[int(decision.ranking[order[-1]])] = decision.propensity[order[-1]]
-    assert stated.keys() == rivals | {leaders[-1]}
-    for item, propensity in stated.items():
-        expected = 0.5 / len(rivals) if item != leaders[-1] else 0.5 if rivals else 1.0
-        assert propensity == pytest.approx(expected)
+    for seed in range(40):
+        with case(seed=seed):
+            rng = np.random.default_rng(seed)
+            n, m, horizon = 8, 3, int(10 ** rng.uniform(1, 5))
+            beta = rng.uniform(0.2, 1.0, m)
+            learner = policy("pbm-pie", examination=beta, horizon=horizon)
+            state = learner.init(n, m)
+            state.counts.shown[:] = rng.integers(1, 200, (n, m))
+            state.counts.clicked[:] = rng.binomial(
+                state.counts.shown.astype(int), np.outer(rng.uniform(0.3, 0.6, n), beta)
+            )
+            state = learner.refreshed(state)
+            leaders, rivals, theta = rivals_by_root_finding(*state.counts[:2], beta, log(horizon))
+            assert len(set(theta.tolist())) == n
+            order = np.argsort(-beta)
+            stated = {}
+            for _ in range(400):
+                decision = learner.decide(state, rng)
+                assert (decision.ranking[order[:-1]] == leaders[:-1]).all()
+                assert (decision.propensity[order[:-1]] == 1.0).all()
+                stated[int(decision.ranking[order[-1]])] = decision.propensity[order[-1]]
+            assert stated.keys() == rivals | {leaders[-1]}
+            for item, propensity in stated.items():
+                expected = 0.5 / len(rivals) if item != leaders[-1] else 0.5 if rivals else 1.0
+                assert propensity == pytest.approx(expected)
 
 
 def test_with_one_position_it_is_pie():

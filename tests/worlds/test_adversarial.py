@@ -14,6 +14,7 @@ import bothworlds
 from bothworlds.geometry import best_ranking
 from bothworlds.testing import check_world
 from bothworlds.worlds import Changing, examination_of, names, world
+from tests.cases import case
 
 NAMES = [name for name in names() if name.startswith(("adversarial/", "drift/"))]
 CHANGING = [name for name in NAMES if isinstance(world(name), Changing)]
@@ -48,9 +49,11 @@ def test_they_are_worlds_far_into_the_game(name):
     check_world(name, rounds=1_000_000)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_million_rounds_are_few_pieces(name):
-    assert sum(1 for _ in world(name).pieces(0, 1_000_000)) < 5_000
+@pytest.mark.slow
+def test_a_million_rounds_are_few_pieces():
+    for name in NAMES:
+        with case(name=name):
+            assert sum(1 for _ in world(name).pieces(0, 1_000_000)) < 5_000
 
 
 @pytest.mark.slow
@@ -68,19 +71,22 @@ def test_no_round_is_too_far_where_changes_become_rare(name):
     assert world(name).click_probabilities(2**63).shape == (10, 5)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_several_threads_see_the_same_world(name):
-    made = world(name)
-    with ThreadPoolExecutor(8) as pool:
-        seen = list(pool.map(lambda _: [p.sum() for _, p in made.pieces(0, 300_000)], range(8)))
-    assert all(one == seen[0] for one in seen)
+@pytest.mark.slow
+def test_several_threads_see_the_same_world():
+    for name in NAMES:
+        with case(name=name):
+            made = world(name)
+            with ThreadPoolExecutor(8) as pool:
+                seen = list(pool.map(lambda stop, made=made: [p.sum() for _, p in made.pieces(0, stop)], [300_000] * 8))
+            assert all(sums == seen[0] for sums in seen)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_they_can_be_sent_to_another_process(name):
-    made = world(name)
-    twin = pickle.loads(pickle.dumps(made))
-    assert (twin.click_probabilities(12_345) == made.click_probabilities(12_345)).all()
+def test_they_can_be_sent_to_another_process():
+    for name in NAMES:
+        with case(name=name):
+            made = world(name)
+            twin = pickle.loads(pickle.dumps(made))
+            assert (twin.click_probabilities(12_345) == made.click_probabilities(12_345)).all()
 
 
 @pytest.mark.parametrize("name", ["drift/slow", "drift/switching", "adversarial/hard-instance"])
@@ -204,12 +210,14 @@ def test_lengths_may_be_fixed():
 # Playing, and bad settings
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_policies_play_there(name):
-    world = bothworlds.world(name, **({"phase": 500} if name.endswith("fraud") else {}))
-    result = bothworlds.play("ftrl-pbm", world, 2_000, replications=2, checkpoints=4)
-    assert np.isfinite(result.reward).all()
-    assert (result.regret("dynamic") >= -1e-9).all()
+@pytest.mark.slow
+def test_policies_play_there():
+    for name in NAMES:
+        with case(name=name):
+            world = bothworlds.world(name, **({"phase": 500} if name.endswith("fraud") else {}))
+            result = bothworlds.play("ftrl-pbm", world, 2_000, replications=2, checkpoints=4)
+            assert np.isfinite(result.reward).all()
+            assert (result.regret("dynamic") >= -1e-9).all()
 
 
 @pytest.mark.parametrize(
