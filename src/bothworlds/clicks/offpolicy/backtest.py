@@ -10,7 +10,9 @@ of five folds is held out in turn. For the clicks per page y of a block, its pre
     \text{slope} = \frac{\sum n (y - \bar y)(\hat y - \bar y)}{\sum n (\hat y - \bar y)^2}.
 
 A model that is right has :math:`\varphi` and slope near 1. Intervals are widened by :math:`\sqrt{\varphi}`; the slope
-shows a bias that does not average out.
+shows a bias that does not average out. The squared error of no change exceeds that of the model by
+:math:`\sum n (\hat y - \bar y)^2 (2\,\text{slope} - 1)`: the model is better if the slope is above 1/2, and the standard
+error of the slope says how surely.
 """
 
 from __future__ import annotations
@@ -217,18 +219,17 @@ def _candidates(found: Backtest) -> tuple[Candidate, ...]:
     mean = max(float(n @ y / n.sum()), 1e-300)
     squared = {name: (found.predicted[name][both] - y) ** 2 for name in models}
     best = min(models, key=lambda name: float(n @ squared[name]))
-    nothing, candidates = (base - y) ** 2, []
+    nothing, candidates = (base - y) ** 2, list[Candidate]()
     for name in models:
         predicted, spread = found.predicted[name][both], found.variance[name][both]
         dx, dy = predicted - base, y - base
-        slope = float((n * dx) @ dy / max(float(n @ dx**2), 1e-300))
-        slope_error = float(np.sqrt(((n * dx * (dy - slope * dx)) ** 2).sum()) / max(float(n @ dx**2), 1e-300))
+        slope, slope_error = _slope(n, dx, dy)
         candidates.append(
             Candidate(
                 model=name,
                 error=float(np.sqrt(max(n @ (squared[name] - noise) / n.sum(), 0.0))) / mean,
                 error_of_no_change=float(np.sqrt(max(n @ (nothing - noise) / n.sum(), 0.0))) / mean,
-                advantage=_paired(n, nothing - squared[name]),
+                advantage=(slope - 0.5) / max(slope_error, 1e-300),
                 phi=float((squared[name] / (noise + spread)).mean()),
                 slope=slope,
                 slope_error=slope_error,
@@ -238,6 +239,14 @@ def _candidates(found: Backtest) -> tuple[Candidate, ...]:
             )
         )
     return tuple(candidates)
+
+
+def _slope(n: Floats, dx: Floats, dy: Floats) -> tuple[float, float]:
+    """The slope of dy on dx through 0, and its standard error from residuals and leverage of every block (HC3)."""
+    total = max(float(n @ dx**2), 1e-300)
+    slope, leverage = float((n * dx) @ dy) / total, n * dx**2 / total
+    residual = n * dx * (dy - slope * dx) / np.maximum(1.0 - leverage, 1e-3)
+    return slope, float(np.sqrt((residual**2).sum())) / total
 
 
 def _paired(n: Floats, difference: Floats) -> float:

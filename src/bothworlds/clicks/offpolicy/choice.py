@@ -9,7 +9,7 @@ from .backtest import Backtest
 from .dependence import FAR, Dependence
 from .result import ESTIMATOR_NAMES, NOT_FROM_THIS_LOG, Candidate
 
-BETTER = 2.0  # paired standard errors that a model must be better than no change
+BETTER = 2.0  # standard errors that a model must be better than no change
 TIED = 2.0  # paired standard errors of models that count as equally good
 
 

@@ -21,7 +21,7 @@ from .click_rates import MODELS, FittedRates, RateModel, level_distance
 from .dependence import Dependence, list_dependence
 from .identification import OPEN, Identified, bounds_of_value, identify, placement_table, what_to_log
 from .importance_weighting import Weighted, weighted_estimates
-from .logged import Terms, logged_pages
+from .logged import logged_pages
 from .policy_training import from_policy, is_policy
 from .result import ALIASES, NAN, Z95, Change, Estimate, Evaluation, make_estimate
 from .targets import Target, from_marginals, from_ranking, from_rankings, read_rankings
@@ -187,8 +187,7 @@ class Evaluator:
         if self.has_propensities:
             weighted = weighted_estimates(logged, target, self.models["pbm"], self.halves, self.clip)
         values = {one: self._value(one, target) for one in ("cells", *self.models) if one != "ubm" or target.lists}
-        log_terms = [(logged.pages.count, logged.click_terms())]
-        estimates = self._estimates(values, weighted, log_terms)
+        estimates = self._estimates(values, weighted)
         picked = self._choose(name, target, estimates, found, weighted)
         bounds, warned = self._bounds(values["pbm"], found), list[str]()
         value = _whole(estimates, picked.name).value if picked.name else NAN
@@ -284,11 +283,23 @@ class Evaluator:
         """(Q,) how far the part of every query is from its share of the whole."""
         return of_query - of_query.sum() * self.logged.of_query / self.logged.total
 
-    def _estimates(self, values: Mapping[str, _Value], weighted: Weighted | None, log_terms: Terms) -> list[Estimate]:
+    @cached_property
+    def _log_terms(self) -> Floats:
+        """(P,) what every page adds to the clicks of the log.
+
+        Clusters of (query, window) have one list each: what they add is their difference from the fit.
+        """
+        logged, fit = self.logged, self.fits["pbm"]
+        if logged.cluster == "query" or logged.clusters is None:
+            return logged.click_terms()
+        p = np.nan_to_num(fit.fitted.predict(fit.design.row, fit.design.columns))[fit.design.cell]
+        return logged.by_page((logged.pages.click - p) * logged.scale[logged.place] / logged.total)
+
+    def _estimates(self, values: Mapping[str, _Value], weighted: Weighted | None) -> list[Estimate]:
         logged = self.logged
         clicks = logged.clicks()
         of_log = np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total
-        error = logged.error(log_terms, self._apart(of_log))
+        error = logged.error([(logged.pages.count, self._log_terms)], self._apart(of_log))
         estimates = _of_model("logged", logged.pages.positions, clicks, error, _rule_of_three(clicks, logged.total))
         for name, one in values.items():
             error = self._factor(name) * logged.error(one.terms, self._apart(one.of_query))
@@ -335,7 +346,7 @@ class Evaluator:
             return Change(NAN, NAN, NAN)
         own = values.get("pbm" if name == "shrunken" else name)
         terms = own.terms if own else weighted.terms[name] if weighted else []
-        of_log = logged.click_terms(pooled=own is None)  # weighted estimates have means of positions
+        of_log = self._log_terms if own else logged.click_terms(pooled=True)  # weighted estimates are pooled
         joint = [(count, (term - (value / base) * of_log) / base) for count, term in terms]
         apart = None
         if own is not None:

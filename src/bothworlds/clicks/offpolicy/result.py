@@ -98,7 +98,7 @@ class Candidate:
     model: str
     error: float  # root mean squared error, net of sampling noise
     error_of_no_change: float
-    advantage: float  # how much smaller the squared error is than that of no change, in paired standard errors
+    advantage: float  # how much smaller the squared error is than that of no change, in standard errors
     phi: float  # mean squared error relative to its expectation, 1 if the model is right
     slope: float  # observed change per predicted change
     slope_error: float
@@ -206,9 +206,9 @@ class Evaluation:
                 rows.append((label, f"{page.value:z.4f}", interval_text(page.lower, page.upper)))
         if self.lower_bound != self.upper_bound and self.lower_bound == self.lower_bound:
             rows.append(("bounds", "", interval_text(self.lower_bound, self.upper_bound)))
-            base = max(self.estimate("logged").value, 1e-300)
-            low, high = (bound / base - 1.0 for bound in (self.lower_bound, self.upper_bound))
-            rows.append(("bounds of the change", "", f"{low:+.1%} to {high:+.1%}"))
+            if (base := self.estimate("logged").value) > 0.0:
+                low, high = (bound / base - 1.0 for bound in (self.lower_bound, self.upper_bound))
+                rows.append(("bounds of the change", "", f"{low:+.1%} to {high:+.1%}"))
         if self.chosen:
             change = f"{self.change.low:+.1%} to {self.change.high:+.1%}"
             rows.append(("change", f"{self.change.value:+.1%}", change))
