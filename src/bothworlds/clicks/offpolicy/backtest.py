@@ -11,8 +11,8 @@ of five folds is held out in turn. For the clicks per page y of a block, its pre
 
 A model that is right has :math:`\varphi` and slope near 1. Intervals are widened by :math:`\sqrt{\varphi}`; the slope
 shows a bias that does not average out. The squared error of no change exceeds that of the model by
-:math:`\sum n (\hat y - \bar y)^2 (2\,\text{slope} - 1)`: the model is better if the slope is above 1/2, and the standard
-error of the slope says how surely.
+:math:`\sum n (\hat y - \bar y)^2 (2\,\text{slope} - 1)`: the model is better if the slope is above 1/2,
+and the standard error of the slope says how surely.
 """
 
 from __future__ import annotations
