@@ -134,13 +134,10 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
     return {"recent": {"window_seconds": 3600, "since": NOW - 60 * MINUTE, **window}} | report
 
 
-def audit(surface_id: int | None, limit: int) -> list[dict[str, Any]]:
-    """Return two entries, as ``Store.audit`` would."""
-    surface_id = surface_id or 1
-    return [
-        {"id": 2, "surface_id": surface_id, "at": NOW, "actor": "key 3f", "action": "pause", "detail": "Bar stool"},
-        {"id": 1, "surface_id": surface_id, "at": NOW - MINUTE, "actor": "local", "action": "create"},
-    ][:limit]
+AUDIT = [
+    {"at": NOW - MINUTE, "actor": "local", "action": "create", "detail": ""},
+    {"at": NOW, "actor": "key 3f", "action": "pause", "detail": "Bar stool"},
+]
 
 
 def event_of(event_id: str, surface: str = "home", segment: str = "mobile") -> dict[str, Any]:
@@ -176,7 +173,7 @@ def showing(surfaces: Iterable[Surface] | None = None, holdout: bool = True, **c
     """
     store = temporary_store()
     for surface in [surface_of()] if surfaces is None else surfaces:
-        store.save_surface(msgspec.structs.replace(surface, id=0), [])
+        store.save_surface(msgspec.structs.replace(surface, id=0), AUDIT)
     engine: Any = Engine(store)
     engine.registry.refresh()
     engine.asked = []

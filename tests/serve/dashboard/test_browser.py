@@ -24,7 +24,7 @@ from tests.serve.app_server import listening
 from tests.serve.browser import Browser, needs_browser
 from tests.serve.recorded_service import RecordedService
 from tests.serve.running import temporary_store
-from tests.serve.samples import audit, showing
+from tests.serve.samples import showing
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -52,7 +52,7 @@ def dashboard(browser):
         return HTMLResponse("<p>" + "w" * 3000 + "</p><script>1</script>", headers=HEADERS)
 
     engine = showing()
-    pages = [Route("/broken", broken), *routes(Sources(engine, audit, operations=OPERATIONS))]
+    pages = [Route("/broken", broken), *routes(Sources(engine, operations=OPERATIONS))]
     with listening(Starlette(routes=pages)) as address, watched(browser):
         yield address
 
@@ -225,7 +225,7 @@ def test_selecting_a_range_loads_it(browser, dashboard):
 
 
 def test_commands_can_be_copied(browser):
-    with listening(Starlette(routes=routes(Sources(showing([]), audit)))) as fresh:
+    with listening(Starlette(routes=routes(Sources(showing([]))))) as fresh:
         browser.open(fresh + "/")
         assert browser.run("document.querySelectorAll('button.copier').length") == 3
         assert f"{fresh}/v1/surfaces/home" in browser.run("document.querySelector('pre').textContent")

@@ -16,7 +16,7 @@ from bothworlds.serve.http.forms import error_page
 from bothworlds.serve.http.operations import OPERATIONS
 from bothworlds.serve.model import ServiceError, Unavailable
 from tests.serve.markup import Markup, drawings
-from tests.serve.samples import NAMES, NOW, audit, event_of, item_line, report_of, showing, surface_of
+from tests.serve.samples import NAMES, NOW, event_of, item_line, report_of, showing, surface_of
 
 UNSURE = {"relative": 0.205, "low": None, "high": None, "enough": False, "needed_pages": 2000, "missing": ""}
 LOSS = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True}
@@ -27,7 +27,7 @@ class PageClient:
     """Requests pages of the dashboard without a server."""
 
     def __init__(self, engine, **options):
-        pages = routes.routes(routes.Sources(engine, audit, operations=OPERATIONS, **options))
+        pages = routes.routes(routes.Sources(engine, operations=OPERATIONS, **options))
         self._app = Starlette(routes=pages, exception_handlers={ServiceError: error_page})
 
     def get(self, path, **options):

@@ -59,12 +59,11 @@ HEADERS = {
 class Sources:
     """Where the pages get their data.
 
-    ``audit`` is ``Store.audit``; ``latency`` returns figures of the HTTP side (``rank_p50_ms``, ...) that are shown
-    with the health; ``operations`` are the calls listed at /api: each has a method, a path, a summary and a role.
+    ``latency`` returns figures of the HTTP side (``rank_p50_ms``, ...) that are shown with the health; ``operations``
+    are the calls listed at /api: each has a method, a path, a summary and a role.
     """
 
     engine: Engine
-    audit: Callable[[int | None, int], Sequence[Mapping[str, Any]]]
     latency: Callable[[], Mapping[str, Any]] = dict
     operations: Sequence[Any] = ()
 
@@ -74,7 +73,7 @@ class Sources:
 
     async def changes(self, surface_id: int | None, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return the latest entries of the audit log; reads the store in a worker thread."""
-        return await asyncio.to_thread(self.audit, surface_id, limit)
+        return await asyncio.to_thread(self.engine.registry.store.audit, surface_id, limit)
 
 
 async def surfaces_page(sources: Sources, request: Request) -> Response:

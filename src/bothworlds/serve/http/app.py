@@ -93,8 +93,8 @@ class Service:
         self._hosts = frozenset(host.encode() for host in hosts)
         self._api = Router(api_routes(self.handlers(), self._authorise), redirect_slashes=False, default=not_found)
         forms = SurfaceForms(engine, self._surfaces, self._sessions, self.config.limits)
-        sources = Sources(engine, store.audit, self.metrics.latency, OPERATIONS)
-        pages = [*self._sessions.routes(), *forms.routes(), *routes(sources)]
+        own_pages = routes(Sources(engine, self.metrics.latency, OPERATIONS))
+        pages = [*self._sessions.routes(), *forms.routes(), *own_pages]
         self._pages = Router(pages, redirect_slashes=False, default=not_found)
         self._monitor: asyncio.Task[None] | None = None
 
