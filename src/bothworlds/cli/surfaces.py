@@ -1,7 +1,7 @@
 """The commands that create, list, show, edit, promote and delete the surfaces of a running service, over HTTP.
 
-To add a command, call the API with ``_call`` inside ``with connected(...)``, and print with ``_print``. The options of
-settings are made from ``surface_input.SETTINGS``: a new setting needs no change here.
+To add a command, call the API with ``call`` inside ``with service.connected()``, and print with ``service.print``. The
+options of settings are made from ``surface_input.SETTINGS``: a new setting needs no change here.
 """
 
 from __future__ import annotations

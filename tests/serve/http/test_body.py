@@ -60,13 +60,6 @@ def test_the_end_of_a_body_of_known_length_is_not_awaited():
     assert sent[0]["status"] == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/surfaces/home/rank", "/v1/keys"])
-@pytest.mark.parametrize("arrived", [[], [piece(b"{")]])
-def test_a_body_that_stops_arriving_is_408(path, arrived):
-    sent, _, _ = responses_to(arrived, path=path, seconds=SHORT)
-    assert sent[0]["status"] == 408
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 1e-4, 1e-3])
 def test_empty_pieces_do_not_extend_the_timeout(pause):

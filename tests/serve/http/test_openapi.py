@@ -73,7 +73,7 @@ def test_every_reference_of_the_document_exists(call):
 
 
 # Documented statuses that no request of this test causes, and why.
-JUSTIFIED = {408: "a body that stops arriving; tested in test_request_body"}
+JUSTIFIED = {408: "a body that stops arriving; tested in test_server"}
 
 
 def provoked(serving, engine, store):

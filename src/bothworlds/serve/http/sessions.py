@@ -5,7 +5,7 @@ with same-site requests only and scripts cannot read it. It authorises pages, no
 the browser; a copy stays valid until it expires or its key is revoked.
 
 Pages that change something require the role admin and, against CSRF, three things: the strict cookie, a request that no
-page of another origin has sent (``origins.is_cross_origin``), and a token in the form that belongs to the session. A
+page of another origin has sent (``auth.is_cross_origin``), and a token in the form that belongs to the session. A
 service without keys has no sessions; its token can be read by its own pages only.
 """
 
