@@ -1,4 +1,4 @@
-"""Results on disk: the world can be built again, times are kept apart, and files of earlier versions load."""
+"""Results on disk: the world can be built again, and times are kept apart."""
 
 from __future__ import annotations
 
@@ -102,20 +102,6 @@ def test_csv_has_provenance_and_times_beside_it(results, tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"results.csv", "results.json", "results.times.json"}
     plays = json.loads((tmp_path / "results.json").read_text())["plays"]
     assert [play["world_description"] for play in plays] == [result.world_description for result in results]
-
-
-def test_a_file_of_an_earlier_version_loads_without_the_world(results, path):
-    """Files written before results carried a description lack it, and the name of the policy."""
-    table = pyarrow.read_table(path)
-    how = metadata(path)
-    for entry in how["plays"]:
-        del entry["world_description"], entry["policy_name"]
-    pyarrow.write_table(table.replace_schema_metadata({"bothworlds": json.dumps(how)}), path)
-    loaded = load(path, policy="uniform", world="year")
-    assert (loaded.reward == results[2].reward).all()
-    assert (loaded.policy_name, loaded.world_description) == ("", None)
-    with pytest.raises(ValueError, match="saved without the world's description"):
-        loaded.build_world()
 
 
 def test_a_world_that_cannot_be_built_again_is_saved_all_the_same(tmp_path):

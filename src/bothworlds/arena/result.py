@@ -64,7 +64,7 @@ class Result:
     settings
         The settings the policy played with.
     world_description
-        What :meth:`bothworlds.worlds.World.description` returned; None if the result was saved without it.
+        What :meth:`bothworlds.worlds.World.description` returned.
     seed
         The seed of all replications.
     rounds
@@ -85,7 +85,6 @@ class Result:
         The first round in which the users differ from those of round 0; None if the world is not known to change.
     comparators
         How the best rankings were computed, for "fixed" and "dynamic": exactly, or by a search, with its guarantee.
-        Empty if the result was saved without it.
     attack
         The scores of the adversary; None in a world without one.
     """
@@ -103,7 +102,7 @@ class Result:
     adaptive: bool = True
     first_change: int | None = None
     policy_name: str = ""
-    world_description: dict[str, Any] | None = None
+    world_description: dict[str, Any] = field(default_factory=dict)
     comparators: dict[str, str] = field(default_factory=dict)
     attack: AttackScores | None = None
 
@@ -122,7 +121,7 @@ class Result:
     def build_world(self) -> World:
         """Build the world that was played, from its description.
 
-        Raises ValueError if the result was saved without a description, or if no world can be built from it.
+        Raises ValueError if no world can be built from it.
 
         >>> import bothworlds
         >>> world = bothworlds.world("paper/stochastic", gap=0.01)
@@ -130,8 +129,6 @@ class Result:
         >>> result.build_world()
         <Stochastic 'paper/stochastic(gap=0.01)': 10 items, 5 positions>
         """
-        if self.world_description is None:
-            raise ValueError(f"this result of {self.policy} in {self.world} was saved without the world's description")
         world = from_description(self.world_description)
         world.name = self.world
         return world

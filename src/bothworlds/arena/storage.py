@@ -24,6 +24,12 @@ from ..extras import check_parquet
 from .attack_scores import ATTACK_COLUMNS, AttackScores
 from .result import COLUMNS, Result
 
+#: What is said of a result beside its rewards.
+PLAYED = (
+    *("policy", "policy_name", "settings", "world", "world_description"),
+    *("comparators", "seed", "adaptive", "first_change"),
+)
+
 
 def save_results(results: Sequence[Result], path: str | Path) -> Path:
     """Write results as Parquet or CSV, chosen by the ending of the name, and return the path.
@@ -123,7 +129,8 @@ def load_results(path: str | Path) -> list[Result]:
     pyarrow = _pyarrow()
     table = pyarrow.parquet.read_table(path)
     plays = json.loads((table.schema.metadata or {}).get(b"bothworlds", b'{"plays": []}'))["plays"]
-    if not plays or sum(play["replications"] * play["checkpoints"] for play in plays) != table.num_rows:
+    complete = plays and all(play.keys() >= {*PLAYED, "replications", "checkpoints"} for play in plays)
+    if not complete or sum(play["replications"] * play["checkpoints"] for play in plays) != table.num_rows:
         raise ValueError(f"{path} was not written by save_results: its rows do not match its metadata")
     names = [name for name in (*COLUMNS, *ATTACK_COLUMNS) if name in table.column_names]
     columns = {name: table[name].to_numpy() for name in names}
@@ -133,21 +140,13 @@ def load_results(path: str | Path) -> list[Result]:
         part = {name: values[start:end].reshape(play["replications"], -1) for name, values in columns.items()}
         results.append(
             Result(
-                policy=play["policy"],
-                world=play["world"],
-                settings=play["settings"],
-                seed=play["seed"],
+                **{name: play[name] for name in PLAYED},
                 rounds=part["round"][0],
                 reward=part["reward"],
                 clicks=part["clicks"],
                 best_fixed=part["reward"][0] + part["regret_fixed"][0],
                 best_dynamic=part["reward"][0] + part["regret_dynamic"][0],
                 seconds=seconds,
-                adaptive=play["adaptive"],
-                first_change=play.get("first_change"),
-                policy_name=play.get("policy_name", ""),
-                world_description=play.get("world_description"),
-                comparators=play.get("comparators", {}),
                 attack=_attack_in(part),
             )
         )
@@ -191,19 +190,11 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
             **{name: _version(name) for name in _PACKAGES},
         },
         "plays": [
-            {
-                "policy": result.policy,
-                "policy_name": result.policy_name,
-                "settings": result.settings,
-                "world": result.world,
-                "world_description": result.world_description,
-                "comparators": result.comparators,
-                "seed": result.seed,
+            {name: getattr(result, name) for name in PLAYED}
+            | {
                 "replications": int(result.reward.shape[0]),
                 "rounds": int(result.rounds[-1]),
                 "checkpoints": int(result.rounds.size),
-                "adaptive": result.adaptive,
-                "first_change": result.first_change,
             }
             for result in results
         ],
