@@ -142,6 +142,15 @@ def test_clopper_and_pearson_bound_items_that_were_always_clicked():
     assert "1 of 2 items have attraction 1" in model.warnings[-1]
 
 
+def test_the_limit_of_an_item_that_was_always_clicked_weighs_all_its_positions():
+    """Its likelihood at the limit is a twentieth of that at attraction 1: with one of two clicks where half see it."""
+    model = fit_tables([[900, 900], [1, 2]], [[600, 300], [1, 1]])
+    beta, low = model.examination[1], model.item_parameters["attraction"].low[1]
+    assert model.attraction[1] == pytest.approx(1.0, abs=1e-4)
+    ratio = low**2 * (1.0 - low * beta) / (1.0 - beta)
+    assert ratio == pytest.approx(0.05, rel=1e-3)
+
+
 def test_parameters_of_items_never_shown_are_nan():
     model = fit_tables([[9, 9, 0], [0, 0, 0], [9, 9, 0]], [[5, 3, 0], [0, 0, 0], [4, 2, 0]])
     assert np.isnan(model.attraction).tolist() == [False, True, False]

@@ -10,7 +10,7 @@ since the largest of several estimates would be too large, and with it all attra
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,17 +227,24 @@ def _estimates(design: Design, curves: Curves, intervals: bool) -> tuple[Estimat
             one.error[never], one.low[never], one.high[never] = np.nan, 0.0, np.minimum(DROP / exposure[never], 1.0)
     full = curves.a > LIMIT
     items.error[full], items.high[full] = np.nan, 1.0
-    items.low[full] = _lower_limits(design, np.nan_to_num(beta), full)
+    items.low[full] = _lower_limits(design, np.nan_to_num(beta), full)[full]
     return items, positions
 
 
 def _lower_limits(design: Design, beta: Floats, full: Mask) -> Floats:
-    """Where the likelihood of items with attraction 1 is a twentieth of that at 1, by a parabola in its logarithm."""
-    p = np.minimum(beta[design.columns[:, 0]], 1.0 - 1e-6)
-    missed, odds = design.shown - design.clicked, p / (1.0 - p)
-    slope, curvature = (
-        np.bincount(design.row, part, full.size)[full]
-        for part in (design.clicked - missed * odds, missed * odds * (1.0 + odds))
-    )
-    slope = np.maximum(slope, 0.0)
-    return np.exp(-2.0 * DROP / (slope + np.sqrt(slope**2 + 2.0 * curvature * DROP)))
+    """(R,) the attraction at which the likelihood of an item is a twentieth of that at 1, by bisection of its log."""
+    own = full[design.row]
+    row, weight = design.row[own], beta[design.columns[own, 0]]
+    clicked, missed = design.clicked[own], (design.shown - design.clicked)[own]
+
+    def likelihood(a: Floats) -> Any:
+        miss = np.log1p(-np.minimum(np.exp(a[row]) * weight, 1.0 - 1e-6))
+        return np.bincount(row, clicked * a[row] + missed * miss, full.size)
+
+    low, high = np.full(full.size, -20.0), np.full(full.size, -1e-6)
+    best = likelihood(high)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        below = likelihood(middle) < best - DROP
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.exp(high)
