@@ -231,7 +231,6 @@ class Comparison:
                 "log_likelihood_known": entry.score.known_log_likelihood,
                 "perplexity": entry.score.perplexity,
                 "conditional_perplexity": entry.score.conditional_perplexity,
-                "pooled_perplexity": entry.score.pooled_perplexity,
                 "impossible": entry.score.impossible,
                 "training_log_likelihood": entry.training,
                 "validation_log_likelihood": entry.validation,

@@ -2,8 +2,7 @@ r"""How well a model predicts pages: log-likelihood per page, and perplexity by 
 
 With N pages, the perplexity of rank k is :math:`\exp(-\frac1N \sum_n \log P(c_{nk}))`, with the marginal probability of
 what was observed, and conditional perplexity has :math:`P(c_{nk} \mid c_{n,<k})`. The overall figures are means over
-ranks; *pooled* perplexity is that of all impressions together. An event of probability below one in a million counts
-as one in a million.
+ranks. An event of probability below one in a million counts as one in a million.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ class Score:
     ranks: tuple[int, ...]
     perplexities: Floats  # (m,) by rank
     conditional_perplexities: Floats  # (m,)
-    pooled_perplexity: float
     count: Ints  # (P,) how often each page occurred
     known: NDArray[np.bool_]  # (P,) whether the model has seen all items of the page
     impossible: int  # clicks and missing clicks with a probability below one in a million
@@ -88,7 +86,6 @@ def score(model: ClickModel, log: Any) -> Score:
         ranks=pages.positions,
         perplexities=np.exp(-means[0]),
         conditional_perplexities=np.exp(-means[1]),
-        pooled_perplexity=float(np.exp(-(per_page @ count) / shown.sum())),
         count=pages.count,
         known=prediction.known,
         impossible=int(pages.count[page[observed < RARE]].sum()),
