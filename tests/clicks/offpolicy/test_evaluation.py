@@ -59,6 +59,14 @@ def test_what_a_constant_ranking_does_not_determine_is_no_number(rng):
         assert "0.0000" not in repr(found)
 
 
+def test_a_list_that_was_always_shown_is_its_own_evaluation(rng):
+    log = company_log(rng, [["a", "b", "c"]], {"q": {"a": 0.6, "b": 0.5, "c": 0.4}}, weeks=(1.0,) * 12, per_week=100)
+    found = evaluate(log, ["a", "b", "c"])
+    assert found.reason.startswith("Not checked by a backtest")
+    assert found.value == pytest.approx(found.estimate("logged").value, rel=0.01)
+    assert abs(found.change.value) < 0.01
+
+
 def test_a_sum_over_the_known_positions_is_not_printed(rng):
     """The first slot is pinned: its value elsewhere, and that of others there, is unknown."""
     lists = [["a", "b", "c"], ["a", "c", "b"]]

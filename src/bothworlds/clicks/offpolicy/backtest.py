@@ -146,7 +146,11 @@ def find_blocks(logged: LoggedPages) -> Blocks:
         rate, number = hit / np.maximum(shown, 1.0), shown.max(axis=1)
         observed, spread = rate.sum(axis=1), number * (rate * (1.0 - rate)).sum(axis=1)
     query = pages.query[example]
-    big = np.flatnonzero(number >= FEWEST_PAGES)
+    changed = np.ones(queries, bool)
+    if logged.has_pages:  # a list that a query has always shown predicts nothing about another one
+        different = np.unique(np.column_stack([query, lists[example]])[number >= FEWEST_PAGES], axis=0)
+        changed = np.bincount(different[:, 0], minlength=queries) > 1
+    big = np.flatnonzero((number >= FEWEST_PAGES) & changed[query])
     freedom = np.bincount(query[big], number[big] - 1.0, queries)
     pooled = np.bincount(query[big], spread[big], queries) / np.maximum(freedom, 1.0)
     overall = float(spread[big].sum() / max(freedom.sum(), 1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .backtest import Backtest
@@ -18,7 +18,6 @@ class Choice(NamedTuple):
 
     name: str | None
     reason: str
-    checked: bool  # by a backtest
 
 
 def choose(
@@ -35,10 +34,10 @@ def choose(
     ``levels`` how far levels of windows differ, in standard errors.
     """
     if weighted and knows("dr"):
-        return Choice("dr", "Chosen: the log has propensities, and supports the target everywhere.", False)
+        return Choice("dr", "Chosen: the log has propensities, and supports the target everywhere.")
     if open_share > 0.0:
         reason = f"{NOT_FROM_THIS_LOG}: it does not determine {max(open_share, 0.001):.1%} of the placements."
-        return Choice(None, reason + " Bounds are given instead.", False)
+        return Choice(None, reason + " Bounds are given instead.")
     first = "there are no weights to use" if weighted else "no propensities that can be used"
     if not found.candidates:
         return _unchecked(knows, levels, dependence)
@@ -51,7 +50,6 @@ def choose(
             f"{NOT_FROM_THIS_LOG}: no model predicts the changes that this log has seen. Of {best.blocks} lists held "
             f"out in turn, {ESTIMATOR_NAMES[best.model]} predicts best, with error {best.error:.1%} (no change "
             f"{best.error_of_no_change:.1%}); changes were {best.slope:.2f} times what it predicted.",
-            True,
         )
     best = min(good, key=lambda one: one.squared_error)
     simple = next((one for one in good if one.model == "pbm"), None)
@@ -62,7 +60,6 @@ def choose(
         f"Chosen: {first}; of {best.blocks} lists held out in turn, {ESTIMATOR_NAMES[best.model]} predicts best (error "
         f"{best.error:.1%}, no change {best.error_of_no_change:.1%}); changes were {best.slope:.2f} times what it "
         f"predicted, and errors {best.phi**0.5:.2f} times what chance explains.",
-        True,
     )
 
 
@@ -73,16 +70,15 @@ def _tied(one: Candidate, best: Candidate) -> bool:
 def _unchecked(knows: Callable[[str], bool], levels: float, dependence: Dependence | None) -> Choice:
     start = "Not checked by a backtest: fewer than 10 lists have 30 pages and are determined by the others. Chosen: "
     if levels >= FAR and knows("pbm+level"):
-        return Choice("pbm+level", start + "position-based with levels, since click rates changed over time.", False)
+        return Choice("pbm+level", start + "position-based with levels, since click rates changed over time.")
     if dependence is not None and dependence.fires and knows("ubm"):
-        return Choice("ubm", start + "user browsing, since clicks depend on the rest of the page.", False)
-    return Choice("pbm", start + "position-based.", False) if knows("pbm") else Choice(None, NOT_FROM_THIS_LOG, False)
+        return Choice("ubm", start + "user browsing, since clicks depend on the rest of the page.")
+    return Choice("pbm", start + "position-based.") if knows("pbm") else Choice(None, NOT_FROM_THIS_LOG)
 
 
-def asked_for(name: str, knows: Callable[[str], bool], open_share: float, why: Sequence[str] = ()) -> Choice:
+def asked_for(name: str, knows: Callable[[str], bool], open_share: float) -> Choice:
     """Return the choice of an estimator that was asked for."""
     if knows(name):
-        return Choice(name, f"{ESTIMATOR_NAMES[name].capitalize()} was asked for.", False)
+        return Choice(name, f"{ESTIMATOR_NAMES[name].capitalize()} was asked for.")
     share = f" ({open_share:.1%} of its placements are open)" if open_share > 0.0 else ""
-    reason = f"{NOT_FROM_THIS_LOG}: {ESTIMATOR_NAMES[name]} does not determine the target{share}."
-    return Choice(None, " ".join([reason, *why]), False)
+    return Choice(None, f"{NOT_FROM_THIS_LOG}: {ESTIMATOR_NAMES[name]} does not determine the target{share}.")

@@ -26,7 +26,7 @@ from .result import Z95
 FEWEST_PAGES = 30  # a placement that is tied to the rest by fewer is weakly determined
 HOW = np.array(["shown", "examination", "weakly", "open"])
 SHOWN, EXAMINATION, WEAKLY, OPEN = range(4)
-MOST_NAMED = 5
+MOST_NAMED, MOST_LOOKED_AT = 5, 10_000  # open placements
 PRECISION = 0.1  # standard error of log examination that further pages should reach
 Mask = NDArray[np.bool_]
 
@@ -144,27 +144,21 @@ def _bounds(fit: FittedRates, row: Ints, position: Ints, is_open: Mask) -> tuple
     return np.minimum(low, high), high, falling
 
 
-def bound_errors(fit: FittedRates, found: Identified) -> tuple[float, float]:
-    """Return standard errors of the sums of lower and of upper bounds: those of the attraction of each item."""
-    p = found.placements
-    row = fit.rows(p.query, p.item)
-    known = np.flatnonzero((found.how == OPEN) & (row >= 0))
-    spread = np.sqrt(1.0 / np.maximum(np.bincount(fit.design.row, fit.design.clicked, len(fit.design.items)), 1.0))
-    errors = []
-    for end in (found.low, found.high):
-        of_row = np.bincount(row[known], p.weight[known] * end[known], spread.size)
-        errors.append(float(np.sqrt(((of_row * spread) ** 2).sum())))
-    return errors[0], errors[1]
-
-
 def bounds_of_value(known: float, error: float, fit: FittedRates, found: Identified) -> tuple[float, float]:
-    """Return bounds on the value: that of the known placements, bounds on the others, 1.96 standard errors outside."""
-    weight, part = found.placements.weight, found.how == OPEN
-    low, high = (float((weight * end)[part].sum()) for end in (found.low, found.high))
-    below, above = bound_errors(fit, found)
-    most = float(weight[part].sum())
-    outside = Z95 * np.hypot(error, below), Z95 * np.hypot(error, above)
-    return max(known + low - float(outside[0]), 0.0), known + min(high, most) + float(outside[1])
+    """Return bounds on the value: that of the known placements, bounds on the others, 1.96 standard errors outside.
+
+    ``known`` and its standard error are those of what the log determines; for the others it is that of attraction.
+    """
+    part = np.flatnonzero(found.how == OPEN)
+    weight, design = found.placements.weight[part], fit.design
+    row = fit.rows(found.placements.query[part], found.placements.item[part])
+    clicked = np.bincount(design.row, design.clicked, len(design.items))
+    ends = []
+    for side, end in ((-1.0, found.low[part]), (1.0, found.high[part])):
+        of_row = np.bincount(row + 1, weight * end, clicked.size + 1)[1:]  # without unknown items
+        spread = float((of_row**2 / np.maximum(clicked, 1.0)).sum())
+        ends.append(known + float(weight @ end) + side * Z95 * np.hypot(error, np.sqrt(spread)))
+    return max(ends[0], 0.0), ends[1]
 
 
 def placement_table(logged: LoggedPages, found: Identified, unknown: tuple[str, ...]) -> Any:
@@ -199,10 +193,13 @@ def what_to_log(logged: LoggedPages, found: Identified, fit: FittedRates, unknow
     (_, _, rows, columns, _), _ = _gauges(fit)
     swaps: set[tuple[int, int]] = set()
     row, named = fit.rows(p.query, p.item), 0
-    for t in part.tolist():
+    starts = np.searchsorted(fit.design.row, np.arange(len(fit.design.items) + 1))
+    for t in part[:MOST_LOOKED_AT].tolist():
         q, i, j = int(p.query[t]), int(p.item[t]), int(p.position[t])
-        if i < 0 or named == MOST_NAMED:
+        if i < 0:
             continue
+        if named == MOST_NAMED:
+            break
         where = f" of query {pages.queries[q]!r}" if several else ""
         item, position = f"item {pages.items[i]!r}{where}", pages.positions[j]
         if row[t] < 0:
@@ -212,7 +209,7 @@ def what_to_log(logged: LoggedPages, found: Identified, fit: FittedRates, unknow
                 f"to position {position}."
             )
             continue
-        own = fit.design.columns[fit.design.row == row[t], 0]
+        own = fit.design.columns[starts[row[t]] : starts[row[t] + 1], 0]
         tied = np.flatnonzero((columns == rows[row[t]]) & (columns >= 0)) if rows[row[t]] >= 0 else own
         nearest = int(tied[np.argmin(np.abs(tied - j))]) if tied.size else int(own[0])
         pair = (min(nearest, j), max(nearest, j))

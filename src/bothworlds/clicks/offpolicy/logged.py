@@ -165,7 +165,7 @@ class LoggedPages:
         sums = np.zeros(size) if self.cluster != "query" or of_query is None else of_query.copy()
         for count, term in terms:
             sums += np.bincount(clusters, count * term, size)
-        return float(np.sqrt((sums**2).sum() * size / max(size - 1, 1)))
+        return float(np.sqrt((sums**2).sum() * size / (size - 1))) if size > 1 else np.nan
 
 
 def logged_pages(log: Any, windows: Any, since: Any, cluster: str, progress: bool | None) -> tuple[LoggedPages, Any]:

@@ -210,8 +210,8 @@ class Evaluation:
                 low, high = (bound / base - 1.0 for bound in (self.lower_bound, self.upper_bound))
                 rows.append(("bounds of the change", "", f"{low:+.1%} to {high:+.1%}"))
         if self.chosen:
-            change = f"{self.change.low:+.1%} to {self.change.high:+.1%}"
-            rows.append(("change", f"{self.change.value:+.1%}", change))
+            value, low, high = self.change
+            rows.append(("change", f"{value:+.1%}", f"{low:+.1%} to {high:+.1%}" if low == low else "no interval"))
         else:
             rows.append(("change", "-", NOT_FROM_THIS_LOG))
         return rows
