@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from .checks import whole
+from .checks import is_number, whole
 from .core import (
     NO_CONTEXT,
     Decision,
@@ -576,8 +576,7 @@ class Ranker:
 
     @staticmethod
     def _reward(item: Hashable, reward: Any) -> float:
-        is_number = isinstance(reward, (int, float, np.integer, np.floating)) and not isinstance(reward, bool)
-        if not is_number or not 0.0 <= reward <= 1.0:
+        if not is_number(reward) or not 0.0 <= reward <= 1.0:
             raise ValueError(f"rewards must be numbers from 0 to 1; got {reward!r} for {item!r}")
         return float(reward)
 
