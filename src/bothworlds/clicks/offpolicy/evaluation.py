@@ -18,7 +18,7 @@ from ..model.model import ClickModel, load_model
 from .backtest import Backtest, backtest
 from .choice import Choice, asked_for, choose
 from .click_rates import MODELS, FittedRates, RateModel, level_distance
-from .dependence import Dependence, list_dependence
+from .dependence import FAR, Dependence, list_dependence
 from .identification import OPEN, Identified, bounds_of_value, identify, placement_table, what_to_log
 from .importance_weighting import Weighted, weighted_estimates
 from .logged import logged_pages
@@ -27,6 +27,7 @@ from .result import ALIASES, NAN, Z95, Change, Estimate, Evaluation, make_estima
 from .targets import Target, from_marginals, from_ranking, from_rankings, read_rankings
 from .warnings import FEWEST_IMPRESSIONS, all_warnings, log_notes, wrong_propensities
 
+MOST_POSITIONS = 20  # of user browsing, which has a parameter for every pair of positions
 WEIGHTED = ("ips", "snips", "clipped", "dr")
 ESTIMATORS = ("auto", *MODELS, "shrunken", *WEIGHTED, *ALIASES)
 
@@ -147,7 +148,7 @@ class Evaluator:
         names = ["pbm"]
         if len(self.logged.pages.windows) > 1:
             names.append("pbm+level")
-        if self.logged.has_pages and len(self.logged.pages.positions) > 1 and curve is None:
+        if self.logged.has_pages and 1 < len(self.logged.pages.positions) <= MOST_POSITIONS and curve is None:
             names.append("ubm")
         self.models = {name: RateModel(name, self.logged, curve if name != "ubm" else None) for name in names}
         self.fits = {name: model.fit() for name, model in self.models.items()}
@@ -159,8 +160,9 @@ class Evaluator:
 
     @cached_property
     def backtest(self) -> Backtest:
-        """Lists held out in turn."""
-        return backtest(self.logged, list(self.models.values()), self.seed, self.progress)
+        """Lists held out in turn; levels that do not differ are not tried."""
+        models = [model for name, model in self.models.items() if name != "pbm+level" or self._raw_levels >= FAR]
+        return backtest(self.logged, models, self.seed, self.progress)
 
     @cached_property
     def dependence(self) -> Dependence | None:
@@ -170,7 +172,11 @@ class Evaluator:
     @cached_property
     def levels(self) -> float:
         """How far levels of windows differ, in widened standard errors."""
-        return level_distance(self.fits["pbm+level"]) / self._factor("pbm+level") if "pbm+level" in self.fits else 0.0
+        return self._raw_levels / self._factor("pbm+level")
+
+    @cached_property
+    def _raw_levels(self) -> float:
+        return level_distance(self.fits["pbm+level"]) if "pbm+level" in self.fits else 0.0
 
     def evaluate(
         self, given: Any, *, marginals: Mapping[Any, Any] | None = None, estimator: str = "auto", label: str = ""
@@ -322,7 +328,8 @@ class Evaluator:
             if name == "ubm" and not target.lists:
                 raise ValueError("the estimator 'ubm' needs one list per query; marginals are not enough")
             if name not in {one.estimator for one in estimates}:
-                why = "times over at least two windows" if name == "pbm+level" else "at least two positions"
+                why = "from 2 to 20 positions, and no given examination"
+                why = "times over at least two windows" if name == "pbm+level" else why
                 raise ValueError(f"the estimator {name!r} needs {why}")
             return asked_for(name, known.__contains__, open_share)
         usable = weighted is not None and all(
