@@ -1,6 +1,6 @@
-"""Measures the start of a service with many surfaces and segments, and the first page of its dashboard.
+"""Measures the start of a service with many surfaces, and the first page of its dashboard.
 
-python -m benchmarks.many_surfaces --surfaces 1000 --segments 20
+python -m benchmarks.many_surfaces --surfaces 1000 --pages 20
 """
 
 from __future__ import annotations
@@ -25,24 +25,20 @@ from tests.serve.http.conftest import Client
 ITEMS = [f"item {k}" for k in range(20)]
 
 
-def fill(place: str, surfaces: int, segments: int) -> None:
-    """Create the surfaces, each with a page in every segment."""
+def fill(place: str, surfaces: int, pages: int) -> None:
+    """Create the surfaces, each with some pages."""
     with closing(open_store(place)) as store:
         made = create_surface("one", {"slots": 5, "items": ITEMS, "holdout": 0.1}, 0).surface
         for k in range(surfaces):
-            saved = store.save_surface(msgspec.structs.replace(made, name=f"s{k:04d}"), [])
-            for segment in range(segments):
-                store.admit_learner(saved.id, f"m{segment}" if segment else "", 0, 100)
+            store.save_surface(msgspec.structs.replace(made, name=f"s{k:04d}"), [])
 
     async def visit() -> None:
         with closing(open_store(place)) as store:
             engine = Engine(store)
             await engine.start()
             for k in range(surfaces):
-                pages = [
-                    await engine.rank(f"s{k:04d}", f"{k} {j}", segment=f"m{j}" if j else "") for j in range(segments)
-                ]
-                await engine.feedback([FeedbackEvent(page.event_id, page.token, [0], True) for page in pages])
+                shown = [await engine.rank(f"s{k:04d}", f"{k} {j}") for j in range(pages)]
+                await engine.feedback([FeedbackEvent(page.event_id, page.token, [0], True) for page in shown])
             await engine.stop()
 
     asyncio.run(visit())
@@ -51,11 +47,11 @@ def fill(place: str, surfaces: int, segments: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="the start of a service with many surfaces")
     parser.add_argument("--surfaces", type=int, default=1000)
-    parser.add_argument("--segments", type=int, default=20)
+    parser.add_argument("--pages", type=int, default=20)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = str(Path(folder) / "many.db")
-        fill(place, options.surfaces, options.segments)
+        fill(place, options.surfaces, options.pages)
         with closing(open_store(place)) as store:
             engine = Engine(store)
             client = Client(Service(engine, store, Config(request_log=False)))

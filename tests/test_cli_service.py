@@ -87,7 +87,7 @@ def test_verify_finds_a_snapshot_that_is_not_what_the_log_gives(learned):
         store.save_snapshot(lease, learner.id, kept.number, kept.format, encode(state))
     result = run("verify", "--store", learned)
     assert result.exit_code == 1
-    assert "surface 'home', the default segment, arm 'learner': the snapshot after event 20 differs" in result.output
+    assert "surface 'home', arm 'learner': the snapshot after event 20 differs" in result.output
     assert "all are equal" not in result.output
     assert "have learned 20 pages again" in run("rebuild", "--store", learned).output
     assert run("verify", "--store", learned).exit_code == 0

@@ -94,13 +94,14 @@ def test_another_policy_learns_the_same_pages(path, pages):
             assert same_bits(ranker._state, log_of(pages, policy, n).present(n))
 
 
-def test_a_segment_and_an_arm_have_learners_of_their_own(tmp_path, pages):
+def test_an_arm_has_a_learner_of_its_own_and_a_segment_can_be_chosen(tmp_path, pages):
     arms = [{"name": "b", "policy": "comb-ucb", "policy_settings": {"width": 0.5}, "share": 0.5, "learner": 2}]
     own, phone, arm = pages[0::3], pages[1::3], pages[2::3]
     rows = [row for page in pages for row in rows_of(page, **of_page(page.number, arm, phone))]
     path = write_export(tmp_path / "home", surface_of(N + ADDED, M, arms=arms), rows)
     n = N + ADDED
-    assert same_bits(Ranker.from_export(path)._state, log_of(own).present(n))
+    both = sorted([*own, *phone], key=lambda page: page.number)
+    assert same_bits(Ranker.from_export(path)._state, log_of(both).present(n))
     assert same_bits(Ranker.from_export(path, "phone")._state, log_of(phone).present(n))
     of_arm = Ranker.from_export(path, arm="b")
     assert of_arm.policy == bothworlds.policy("comb-ucb", width=0.5)
@@ -116,7 +117,7 @@ def of_page(number, arm, phone):
 
 
 def test_what_was_learned_before_a_reset_is_left_out(tmp_path, pages):
-    reset = [{"segment": "", "learner": 0, "number": 25}, {"segment": "phone", "learner": 0, "number": 50}]
+    reset = [{"learner": 0, "number": 25}, {"learner": 1, "number": 50}]
     ranker = Ranker.from_export(exported(tmp_path / "home", pages, surface_of(N + ADDED, M, reset=reset)))
     assert same_bits(ranker._state, log_of(pages[25:]).present(N + ADDED))
 

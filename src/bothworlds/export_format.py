@@ -6,13 +6,16 @@ in Parquet, the header is JSON under the metadata key ``bothworlds`` of the sche
     {"format": "bothworlds export 1", "surface": {
         "name": "home", "objective": "clicks", "slots": 3, "floor": 0.005,
         "policy": "all-weather", "policy_settings": {}, "learner": 0,
-        "arms": [{"name": "counts", "policy": "ftrl-pbm", "policy_settings": {}, "share": 0.2, "learner": 1}],
-        "items": [{"name": "lamp", "state": "active"}, {"name": "vase", "state": "removed"}],
-        "reset": [{"segment": "", "learner": 0, "number": 17}]}}
+        "arms": [{"name": "counts", "policy": "context-ts", "policy_settings": {}, "share": 0.2, "learner": 1}],
+        "labels": {"device": null}, "item_labels": {"category": null},
+        "items": [{"name": "lamp", "state": "active", "labels": {"category": "light"}},
+                  {"name": "vase", "state": "removed", "labels": {}}],
+        "reset": [{"learner": 0, "number": 17}]}}
 
 ``items`` are all items in the order of their indices, ``state`` is "active", "paused" or "removed". ``learner`` is the
-number of the learner that the surface's own policy, or an arm, has now. ``reset`` lists the learners that were reset:
-their state does not contain events up to this number. Readers ignore fields that they do not know.
+number of the learner that the surface's own policy, or an arm, has now. ``labels`` and ``item_labels`` are declared as
+in ``Ranker``; ``labels`` may be null. ``reset`` lists the learners that were reset: their state does not contain events
+up to this number. Readers ignore fields that they do not know.
 
 A row is one slot of a settled event. Events follow each other by ``number``, the rows of an event by ``position``.
 Columns of every row:
@@ -21,7 +24,8 @@ Columns of every row:
 ``event``       the id of the event, in hexadecimal
 ``timestamp``   when the list was drawn, RFC 3339
 ``surface``     its name
-``segment``     its name; "" for the default one
+``segment``     the value of the visitor's label ``segment``; "" if unknown
+``context.x``   that of the label x, for every other label that is declared
 ``arm``         "learner", "holdout", or the name of an arm, when the list was drawn
 ``own``         whether the surface's own policy has learned from the event, whatever its arm
 ``learner``     the number of the learner that the event belongs to
@@ -82,6 +86,17 @@ def exported_surface(header: object) -> dict[str, Any]:
     if header["format"] != EXPORT_FORMAT:  # type: ignore[index]
         raise ValueError(f"it has the format {header['format']!r}; this version reads {EXPORT_FORMAT!r}")  # type: ignore[index]
     return surface
+
+
+def exported_context(row: Row) -> dict[str, str]:
+    """Return the values of the visitor's labels that a row has, without unknown ones.
+
+    >>> exported_context({"event": "e1", "segment": "", "context.device": "phone"})
+    {'device': 'phone'}
+    """
+    prefix = "context."
+    found = {name.removeprefix(prefix): row[name] for name in row if name.startswith(prefix) and row[name]}
+    return found | ({"segment": row["segment"]} if row.get("segment") else {})
 
 
 def read_export(path: str | Path) -> tuple[dict[str, Any], Iterator[list[Row]]]:

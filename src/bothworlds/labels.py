@@ -38,7 +38,7 @@ MAX_EDGES = 64
 MAX_LENGTH = 64  # characters of a name and of a value
 RESERVED = frozenset({"all", "item", "slot", "item x slot"})  # what the learner calls its own labellings
 
-Declaration = Mapping[str, Sequence[str] | Sequence[float] | None]
+Declaration = Mapping[str, Sequence[str | float] | None]
 
 
 class LabelError(ValueError):
@@ -97,7 +97,7 @@ class LabelTable:
         self._edges: dict[str, list[float]] = {}
         self._open: set[str] = set()
         for name, values in _named(declared, field).items():
-            if not _is_word(name) or name in RESERVED:
+            if not is_word(name) or name in RESERVED:
                 other = f", and not {', '.join(sorted(RESERVED))}" if name in RESERVED else ""
                 raise LabelError(f"names of {field} must be {_WORDS}{other}; got {name!r}", (str(name),))
             self._declare(name, values)
@@ -115,7 +115,7 @@ class LabelTable:
         listed = values.tolist() if isinstance(values, np.ndarray) else values
         given = [] if isinstance(listed, (str, bytes)) or not isinstance(listed, Sequence) else list(listed)
         if given and all(isinstance(value, str) for value in given):
-            wrong = next((value for value in given if not _is_word(value)), None)
+            wrong = next((value for value in given if not is_word(value)), None)
             if wrong is not None:
                 raise LabelError(f"values of {field} must be {_WORDS}; got {wrong!r}", path)
             if len(given) > MAX_VALUES or len(set(given)) < len(given):
@@ -186,6 +186,23 @@ class LabelTable:
             row.append(index.get(text, 0))
         return Row(tuple(row), tuple(unknown))
 
+    def numbers(self, texts: Mapping[str, str], *, grow: bool = True) -> tuple[int, ...]:
+        """Return the numbers of values that are given as ``texts`` returns them; other labels are left out.
+
+        New values of open labels are added as by ``row``; all others are unknown.
+
+        >>> table = LabelTable({"device": None, "age": [18]}, "labels")
+        >>> table.numbers({"device": "phone", "age": "18..", "country": "de"}), table.numbers({"age": "18..30"})
+        ((1, 2), (0, 0))
+        """
+        row = []
+        for name, index in self._index.items():
+            text = texts.get(name, UNKNOWN)
+            if text not in index and grow and name in self._open and len(index) <= MAX_VALUES:
+                self._add(name, text)
+            row.append(index.get(text, 0))
+        return tuple(row)
+
     def texts(self, row: Sequence[int]) -> dict[str, str]:
         """Return the value of every label, from its numbers."""
         return {name: values[k] for (name, values), k in zip(self._values.items(), row)}
@@ -199,6 +216,8 @@ class LabelTable:
         if isinstance(value, str) and value == UNKNOWN:
             return UNKNOWN
         if name in self._edges:
+            if isinstance(value, str) and value in self._index[name]:  # a range, as ``texts`` returns it
+                return value
             number: Any = value
             if not is_number(number) or not math.isfinite(number):
                 raise LabelError(f"{field}.{name} must be a finite number; got {value!r}", (name,))
@@ -207,7 +226,7 @@ class LabelTable:
         if not isinstance(text, str):
             hint = "; numbers need edges in the declaration" if is_number(value) else ""
             raise LabelError(f"{field}.{name} must be a text or a boolean{hint}; got {value!r}", (name,))
-        if not _is_word(text):
+        if not is_word(text):
             raise LabelError(f"{field}.{name} must be {_WORDS}; got {value!r}", (name,))
         return text
 
@@ -219,7 +238,8 @@ class LabelTable:
 _WORDS = f"texts of 1 to {MAX_LENGTH} printable characters"
 
 
-def _is_word(value: object) -> bool:
+def is_word(value: object) -> bool:
+    """Return whether a value can be the name or the value of a label."""
     return isinstance(value, str) and 1 <= len(value) <= MAX_LENGTH and value.isprintable()
 
 

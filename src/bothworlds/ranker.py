@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from .core import (
     save_arrays,
     with_leaves,
 )
-from .export_format import read_export
+from .export_format import exported_context, read_export
 from .kernels import Floats, Ints
 from .labels import Declaration, LabelTable
 from .policies import CompiledPolicy, Policy, check_needs, names
@@ -34,16 +34,18 @@ from .policies import policy as policy_by_name
 from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
 from .policies.effects import Effects, effects_of, pairs_of
-from .policies.logged_pages import LoggedPage, LogState
+from .policies.logged_pages import LoggedPage, LogLabels, LogState
 from .policies.marginals import counted_marginals, known_marginals
 from .policies.pages import (
     Page,
     Part,
+    check_learns_labels,
     check_parts,
     decide_for,
     grown,
     has_parts,
     learn_page,
+    learns_labels,
     part_for,
     rank_page,
     with_labels,
@@ -330,10 +332,8 @@ class Ranker:
     def _first_state(self, shape: Shape, rows: Sequence[tuple[int, ...]]) -> Any:
         if not self._learns_labels:
             return self.policy.init(*shape)
-        if not isinstance(self.policy, CompiledPolicy) or not self.policy.learns_labels:
-            label = getattr(self.policy, "label", "") or type(self.policy).__name__
-            raise ValueError(f"labels need the policy all-weather or context-ts; {label} does not learn them")
-        return self.policy.init(*shape, self._labels(np.array(rows, np.int64).T))
+        check_learns_labels(self.policy)
+        return cast(CompiledPolicy, self.policy).init(*shape, self._labels(np.array(rows, np.int64).T))
 
     def _labels(self, items: Ints) -> Labels:
         """Return the declared labels with their present values, and those of items (item labels, items)."""
@@ -642,11 +642,12 @@ class Ranker:
         path
             An export as NDJSON or Parquet, see ``bothworlds.export_format``.
         segment
-            The segment whose pages are learned; None: the default segment.
+            Learn only from pages of visitors whose label ``segment`` has this value; None: from all pages.
         arm
             The arm whose policy learns, from its own pages; None: the surface's own policy.
         policy
-            The policy that learns these pages, by name or as an object; None: the one that did in the service.
+            The policy that learns these pages, by name or as an object; None: the one that did in the service. One that
+            does not learn labels learns the pages of all visitors alike.
         seed
             As in ``Ranker``.
 
@@ -657,21 +658,30 @@ class Ranker:
             served = _served_arm(surface, arm)
             if policy is None:
                 policy = policy_by_name(served["policy"], **served["policy_settings"])
-            items = [item["name"] for item in surface["items"]]
-            ranker = cls(items, surface["slots"], policy=policy, seed=seed)
+            policy = resolve_policy(policy)
+            declared = [surface.get(field) or {} for field in ("labels", "item_labels")]
+            if not learns_labels(policy):
+                declared = [{}, {}]
+            visitor, item = declared
+            items = _exported_items(surface, item)
+            labels = LogLabels(visitor, item, items) if visitor or item else None
+            ranker = cls(items, surface["slots"], policy=policy, seed=seed, labels=visitor, item_labels=item)
             ranker._states = [item["state"] for item in surface["items"]]
             ranker._items_changed()
-            learner = {"segment": segment or "", "learner": served["learner"]}
-            log = LogState(ranker.policy, *ranker._shape)
-            log.number = max(
-                (reset["number"] for reset in surface["reset"] if learner.items() <= reset.items()), default=0
+            learner = served["learner"]
+            log = LogState(ranker.policy, *ranker._shape, labels)
+            log.number = max((reset["number"] for reset in surface["reset"] if reset["learner"] == learner), default=0)
+            pages = (
+                _logged_page(rows, ranker._index)
+                for rows in events
+                if rows[0]["learner"] == learner and segment in (None, rows[0]["segment"])
             )
-            pages = (_logged_page(rows, ranker._index) for rows in events if learner.items() <= rows[0].items())
             while batch := list(islice(pages, PAGES_AT_ONCE)):
                 log.learn(batch)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} cannot be learned: {error!r}") from error
         ranker._state, ranker._learned = log.present(len(items)), log.pages
+        ranker._visitor_labels = log.visitor or ranker._visitor_labels
         return ranker
 
     @classmethod
@@ -723,6 +733,12 @@ def _served_arm(surface: Mapping[str, Any], arm: str | None) -> Mapping[str, Any
     return arms[arm]
 
 
+def _exported_items(surface: Mapping[str, Any], declared: Declaration) -> dict[str, dict[str, Any]]:
+    """Return the items of an exported surface, each with the values of the labels that are declared."""
+    values = {item["name"]: item.get("labels") or {} for item in surface["items"]}
+    return {name: {label: own[label] for label in own if label in declared} for name, own in values.items()}
+
+
 def _logged_page(rows: Sequence[Mapping[str, Any]], index: Mapping[Any, int]) -> LoggedPage:
     """Return the page of an exported event."""
     first, items = rows[0], [index[row["item"]] for row in rows]
@@ -741,6 +757,7 @@ def _logged_page(rows: Sequence[Mapping[str, Any]], index: Mapping[Any, int]) ->
         absent=sorted(absent),
         note=first.get("note") or (),
         policy=first["policy_id"].partition(":")[0],
+        context=exported_context(first),
     )
 
 

@@ -13,7 +13,6 @@ from starlette.routing import Route
 from typer.testing import CliRunner
 
 from bothworlds.cli import app, surfaces
-from bothworlds.serve.client.client import Client
 from bothworlds.serve.config import Config
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.engine.served import warm_up
@@ -170,17 +169,6 @@ def test_a_surface_is_deleted_after_a_question(connected, home):
     assert home in refused("delete", home, "--yes")
 
 
-def test_a_segment_is_deleted_alone(connected, home):
-    with Client(connected.url, connected.keys["admin"]) as client:
-        client.rank(home, segment="mobile")
-        segments = f"/v1/surfaces/{home}/segments"
-        assert "mobile" in {one["name"] for one in client.call("GET", segments)["segments"]}
-        assert "deleted segment 'mobile'" in answer("surfaces", "delete", home, "--segment", "mobile", "--yes")
-        assert "mobile" not in {one["name"] for one in client.call("GET", segments)["segments"]}
-    assert settings_of(connected, home).slots == 2
-
-
-@pytest.mark.slow
 def test_a_report_compares_arms_and_says_what_is_counted(connected, home, tmp_path):
     arms = '[{"name": "new", "policy": "uniform", "share": 0.25}]'
     (tmp_path / "items.txt").write_text("a\nb\n")

@@ -180,12 +180,11 @@ async def eventually(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def state_of(engine: Engine, segment: str = "", arm: str = "learner") -> LogState:
+def state_of(engine: Engine, surface: str = "home", arm: str = "learner") -> LogState:
     """Returns a copy of the state of a learner."""
-    home = engine.registry.served("home")
-    one = home.learner(segment, arm)
-    assert one is not None
-    return engine.states.read(one.learner, home.policies[one.learner.number], *home.shape, copied)
+    home = engine.registry.served(surface)
+    one = home.learner(arm)
+    return engine.states.read(one.learner, home.target(one), copied)
 
 
 def log_of(store: Store) -> dict[bytes, Event]:

@@ -104,7 +104,7 @@ def report_of(surface: Surface, segment: str | None = None, holdout: bool = True
         "items": [item_line(name, i, 90000 // (i + 1), states[name]) for i, name in enumerate(names)],
         "items_total": len(names),
         "series": series_of(holdout=holdout),
-        "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "segment": ""},
+        "marginals": {"items": names, "slots": slots, "x": marginals(len(names), slots, 1.6), "context": {}},
         "marginals_history": [
             {"at": NOW - (30 - k) * 3 * MINUTE, "x": marginals(len(names), slots, 1.6 * k / 30)} for k in range(30)
         ],
@@ -179,7 +179,12 @@ def showing(surfaces: Iterable[Surface] | None = None, holdout: bool = True, **c
     engine.asked = []
 
     async def report(
-        surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
+        surface: str,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        segment: str | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> Any:
         engine.asked.append((surface, since, until, segment))
         return report_of(engine.registry.surface(surface), segment, holdout, **changes)
@@ -194,20 +199,12 @@ def showing(surfaces: Iterable[Surface] | None = None, holdout: bool = True, **c
             **{key: shown["learning"][key] for key in ("rounds", "exploration", "settled", "unsettled")},
         }
 
-    async def segments(surface: str) -> Any:
-        expires_at = NOW + 30 * 24 * 60 * MINUTE
-        return [
-            {"name": name, "pages": 1234, "clicks": 30, "used_at": NOW, "expires_at": expires_at if name else None}
-            for name in changes.get("segments", ["", "mobile", "desktop"])
-        ]
-
     async def event(event_id: str) -> Any:
         if event_id != "ab" * 16:
             raise Unknown(f"there is no event {event_id!r}")
         return event_of(event_id) | changes.get("event", {})
 
-    engine.reports.report, engine.reports.headline = report, headline
-    engine.reports.segments, engine.reports.event = segments, event
+    engine.reports.report, engine.reports.headline, engine.reports.event = report, headline, event
     engine.health = lambda: {
         "ready": True, "reasons": [], "commit_lag_ms": 4.0, "queue_length": 3, "solver_ms": 1.9, "open_events": 37,
         "last_error": None,

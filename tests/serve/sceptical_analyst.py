@@ -21,7 +21,7 @@ import numpy as np
 from bothworlds.serve.dashboard import text
 from bothworlds.serve.engine.housekeeping import Housekeeping
 from bothworlds.serve.model import BUCKETS, Surface
-from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SegmentState, SurfaceState
+from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, LearnedState, ReportRequest, SurfaceState
 from bothworlds.serve.reports.report import ReportCache, headline, shift
 from bothworlds.serve.stores import VisitorSums
 from tests.serve.samples import surface_of
@@ -110,8 +110,8 @@ def state_of(store: WeekStore, surface: Surface) -> SurfaceState:
     """Return the state of a surface whose order has settled as soon as a surface may settle."""
     learner = store.sums(START, store.now)[0]
     table = np.array([[int(learner[2])], [0]])
-    segment = SegmentState(int(learner[1]), table, table, ("a", "b"), *np.full((2, 2, 1), 0.5), "", START)
-    return SurfaceState(surface, [""], {"": segment})
+    learned = LearnedState(int(learner[1]), table, table, ("a", "b"), *np.full((2, 2, 1), 0.5), "", START)
+    return SurfaceState(surface, learned)
 
 
 def false_statements(week: Week, every: int = 5) -> Counter[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bothworlds.labels import MAX_VALUES
 from bothworlds.serve.http.auth import create_key
 from bothworlds.serve.ops.verify import verify
 from bothworlds.serve.stores import open_store
@@ -23,7 +24,7 @@ from .kill_service import ServiceProcess
 from .load_clients import piece_of
 from .postgres_server import PostgresServer
 
-RANK, SEGMENTS = "/v1/surfaces/home/rank", "/v1/surfaces/home/segments"
+RANK = "/v1/surfaces/home/rank"
 HEADERS = {"Content-Type": "application/json"}
 ITEMS = ["a", "b", "c", "d"]
 
@@ -66,7 +67,7 @@ class Shop:
         """Rank until a segment has a place, which each worker notices at its next refresh."""
         deadline = time.monotonic() + 60.0
         for k in itertools.count():
-            if self.rank(f"{name}-{k}", segment)[1]["segment"] == segment:
+            if self.rank(f"{name}-{k}", segment)[1]["context"] == {"segment": segment}:
                 return
             assert time.monotonic() < deadline, f"segment {segment!r} has no place"
 
@@ -88,32 +89,21 @@ class Shop:
 
 
 def check_junk_segments(place: str, folder: Path) -> None:
-    """Fill a surface with made-up segments; real visitors are served, and administrators can delete the segments."""
-    shop = Shop(place, folder, max_segments=5)
+    """Take all values of a label; real visitors are served, and administrators can declare the values that exist."""
+    shop = Shop(place, folder)
     try:
         shop.visit("r0", "mobile", [0])
-        answers = shop.flood(20)
+        answers = shop.flood(MAX_VALUES + 9)
         assert {status for status, _ in answers} == {200}
-        assert sorted(page["segment"] for _, page in answers)[:17] == [""] * 17
-        status, page = shop.rank("open", "junk-0")  # still open when its segment is deleted
-        assert (status, page["segment"]) == (200, "junk-0")
-        for k in range(2):
-            assert shop.rank(f"d{k}", "desktop")[1]["segment"] == ""
-            assert shop.rank(f"m{k}", "mobile")[1]["segment"] == "mobile"  # it has its place
-            if k == 0:
-                shop.restart()
-        listed = shop.as_admin("GET", SEGMENTS)[1]
-        assert (len(listed["segments"]), listed["max_segments"]) == (5, 5)
-        mobile = next(line for line in listed["segments"] if line["name"] == "mobile")
-        assert (mobile["pages"], mobile["clicks"]) == (1, 1)
-        for line in listed["segments"]:
-            if line["name"].startswith("junk"):
-                assert shop.as_admin("DELETE", f"{SEGMENTS}/{line['name']}")[0] == 204
-                assert shop.as_admin("DELETE", f"{SEGMENTS}/{line['name']}")[0] == 404
-        assert shop.feedback([piece_of(page, [0], True)])[0]["status"] == "expired"
-        shop.until_served("d9", "desktop")
-        names = [line["name"] for line in shop.as_admin("GET", SEGMENTS)[1]["segments"]]
-        assert names == ["", "desktop", "mobile"]
+        assert [page["context"]["segment"] for _, page in answers].count("") >= 10
+        assert shop.rank("d0", "desktop")[1]["context"] == {"segment": ""}
+        assert shop.rank("m0", "mobile")[1]["context"] == {"segment": "mobile"}  # it has its place
+        shop.restart()
+        assert shop.rank("m1", "mobile")[1]["context"] == {"segment": "mobile"}
+        labels = {"segment": ["mobile", "desktop"]}
+        assert shop.as_admin("PATCH", "/v1/surfaces/home", {"labels": labels})[0] == 200
+        shop.until_served("d1", "desktop")
+        assert shop.rank("j1", "junk-1")[1]["context"] == {"segment": ""}
         assert shop.service.stop() == 0
         with closing(open_store(place, read_only=True)) as store:
             assert verify(store).clean

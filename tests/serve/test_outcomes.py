@@ -27,7 +27,6 @@ def page(**changes: Any) -> Event:
         "id": bytes(16),
         "surface_id": 1,
         "learner_id": 1,
-        "segment": "",
         "arm": "learner",
         "created_at": SHOWN_AT,
         "expires_at": DEADLINE,

@@ -217,17 +217,15 @@ def promote_arm(
 def delete_surface(
     service: Service,
     surface: SurfaceName,
-    segment: Annotated[str | None, typer.Option("--segment", help="Delete only this segment.")] = None,
     confirmed: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a surface, or one segment, with its events and everything that was learned. This cannot be undone."""
-    what = f"surface {surface!r}" if segment is None else f"segment {segment!r} of surface {surface!r}"
+    """Delete a surface with its events and everything that was learned. This cannot be undone."""
     with service.connected() as client:
         call(client, "GET", _path(surface))  # a wrong name is an error before the question
-        if not confirmed and typer.prompt(f"To delete {what}, type the name of the surface") != surface:
+        if not confirmed and typer.prompt(f"To delete surface {surface!r}, type its name") != surface:
             raise ValueError("nothing was deleted: this is not the name of the surface")
-        client.call("DELETE", _path(surface) if segment is None else _path(surface, "segments", segment), tries=1)
-    typer.echo(f"deleted {what}")
+        client.call("DELETE", _path(surface), tries=1)
+    typer.echo(f"deleted surface {surface!r}")
 
 
 @surfaces.command("report")

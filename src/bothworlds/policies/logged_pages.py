@@ -4,20 +4,24 @@ What is learned depends on the log alone. The state starts with the items of the
 page that was drawn from more. It has as many positions as pages have now: an earlier page with fewer says nothing of
 the others, and of one with more, only the first are learned from. A policy whose state has no parts cannot grow; it
 learns whole pages of the present shape, and skips all others.
+
+Where labels are declared, pages have the texts of the visitor's labels. Values of open labels are numbered in the order
+in which the log has them, and the state grows before the first page with a new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..core import Decision, check_shape, learn
+from ..core import Decision, Labels, check_shape, learn
 from ..kernels import Floats, Ints, kernel
-from .base import Policy
-from .pages import absent_now, grown, has_parts
+from ..labels import Declaration, LabelTable
+from .base import CompiledPolicy, Policy
+from .pages import absent_now, grown, has_parts, learns_labels, with_labels
 
 LEAST_PROPENSITY = 1e-300  # smaller ones have no finite inverse
 
@@ -34,11 +38,54 @@ class LoggedPage(NamedTuple):
     absent: Sequence[int] = ()  # items that could not be shown there, ascending
     note: Sequence[float] = ()
     policy: str = ""  # the name of the policy that drew the list: no other one understands its note
+    context: Mapping[str, str] = {}  # the visitor's labels; those that are missing are unknown
 
 
 def policy_name(policy: Any) -> str:
     """Return the registered name of a policy, or that of its class."""
     return getattr(policy, "name", "") or type(policy).__name__
+
+
+class LogLabels:
+    """The labels that are declared for a log, and the values of every item by label.
+
+    Values of items that are not declared are left out. Raises LabelError for a declaration or a value that is not
+    allowed.
+    """
+
+    def __init__(self, visitor: Declaration, item: Declaration, items: Mapping[str, Mapping[str, Any]]) -> None:
+        self.visitor, self.item_table = dict(visitor), LabelTable(item, "item_labels")
+        names, rows, self.unknown = set(self.item_table.names), [], 0  # how many values of items are not known
+        for name, values in items.items():
+            given = {label: value for label, value in values.items() if label in names}
+            row = self.item_table.row(given, f"items.{name}")
+            rows.append(row.values)
+            self.unknown += len(row.unknown)
+        self.rows = np.array(rows, np.int64).reshape(len(items), len(names)).T  # (item labels, items)
+
+    def of_items(self, n_items: int, visitor: Sequence[int]) -> Labels:
+        """Return the labels of the first items, and of visitors with so many values; items that follow have none.
+
+        An open label has the values of these items only, so that a state does not depend on items that come later.
+        """
+        rows = np.zeros((len(self.rows), n_items), np.int64)
+        known = self.rows[:, :n_items]
+        rows[:, : known.shape[1]] = known
+        opened = self.item_table.known
+        sizes = [
+            1 + int(row.max(initial=0)) if name in opened else size
+            for name, size, row in zip(self.item_table.names, self.item_table.sizes, rows)
+        ]
+        return Labels(np.array(visitor, np.int64), np.array(sizes, np.int64), rows)
+
+    def agrees(self, other: LogLabels | None, n_items: int) -> bool:
+        """Return whether others mean the same for the first items."""
+        return (
+            other is not None
+            and (self.visitor, self.item_table.declaration) == (other.visitor, other.item_table.declaration)
+            and list(self.visitor) == list(other.visitor)
+            and np.array_equal(self.rows[:, :n_items], other.rows[:, :n_items])
+        )
 
 
 class LogState:
@@ -50,6 +97,8 @@ class LogState:
         The policy that learns, whichever policies have drawn the pages.
     n_items, n_positions
         The shape of pages now. A state with parts starts with the items of the first page instead.
+    labels
+        The labels that are learned; None: none are. A policy that learns no labels ignores them.
 
     Attributes
     ----------
@@ -63,6 +112,8 @@ class LogState:
         Of every item at every position (items, positions): how often it was learned from, the sum of rewards, and that
         of (1 - reward) / propensity. An item that could not be shown is charged 1 - reward at each learned position,
         and a new one starts at the median loss of the others.
+    visitor
+        The visitors' labels, with the values that they have had in the log; None without labels.
 
     Examples
     --------
@@ -73,10 +124,25 @@ class LogState:
     (4, [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 2.0, 0.0])
     """
 
-    __slots__ = ("clicked", "grows", "loss", "number", "pages", "policy", "shape", "shown", "skipped", "state")
+    __slots__ = (
+        "clicked",
+        "grows",
+        "labels",
+        "loss",
+        "number",
+        "pages",
+        "policy",
+        "shape",
+        "shown",
+        "skipped",
+        "state",
+        "visitor",
+    )
 
-    def __init__(self, policy: Any, n_items: int, n_positions: int) -> None:
+    def __init__(self, policy: Any, n_items: int, n_positions: int, labels: LogLabels | None = None) -> None:
         self.policy, self.shape = policy, check_shape(n_items, n_positions)
+        self.labels = labels if learns_labels(policy) else None
+        self.visitor = None if self.labels is None else LabelTable(self.labels.visitor, "labels")
         self.grows = has_parts(policy)  # whether states have parts
         self.state: Any = None
         self.number = self.pages = self.skipped = 0
@@ -94,14 +160,26 @@ class LogState:
         """
         if self.state is None:
             return self.new(n_items)
-        if self.grows and n_items > len(self.shown):
-            return grown(self.policy, self.state, n_items, self.shape.n_positions)
-        return self.state
+        if not self.grows:
+            return self.state
+        state = grown(self.policy, self.state, max(n_items, len(self.shown)), self.shape.n_positions)
+        if self.labels is None:
+            return state
+        labels = self._labels_of(state.shape.n_items)
+        known = state.labels
+        if state is self.state and (known.visitor.tolist(), known.item.tolist()) == tuple(map(list, labels[:2])):
+            return state
+        return with_labels(self.policy, state, labels)
+
+    def _labels_of(self, n_items: int) -> Labels:
+        return cast(LogLabels, self.labels).of_items(n_items, cast(LabelTable, self.visitor).sizes)
 
     def new(self, n_items: int) -> Any:
         """Return a state in which nothing was learned; settings of the policy may refer to items that come later."""
         m = self.shape.n_positions
         policy = self.policy.part(np.arange(n_items), np.arange(m)) if self.grows else self.policy
+        if self.labels is not None:
+            return cast(CompiledPolicy, policy).init(n_items, m, self._labels_of(n_items))
         return policy.init(n_items, m)
 
     def learn(self, pages: Sequence[LoggedPage]) -> None:
@@ -117,8 +195,7 @@ class LogState:
             whole = [page for page in learned if self._is_whole(page)]
             self.skipped += len(learned) - len(whole)
             learned = whole
-        for n_items, run in self._runs(learned):
-            self._grow(n_items)
+        for run in self._runs(learned):
             self._learn([self._fitted(page) for page in run])
         if new:
             self.number = new[-1].number
@@ -127,26 +204,34 @@ class LogState:
         n, m = self.shape
         return page.n_items == n and len(page.items) == m and page.learned == (1 << m) - 1 and not page.absent
 
-    def _runs(self, pages: Sequence[LoggedPage]) -> Iterator[tuple[int, Sequence[LoggedPage]]]:
-        """Yield pages that are learned with the same number of items, which never decreases, and this number."""
-        n, start = len(self.shown), 0
+    def _runs(self, pages: Sequence[LoggedPage]) -> Iterator[Sequence[LoggedPage]]:
+        """Yield pages that are learned without growth; the state has the size that they need, which never decreases."""
+        start = 0
         for k, page in enumerate(pages):
-            if page.n_items > n:
+            if self._has_new_value(page) or page.n_items > len(self.shown):
                 if k > start:
-                    yield n, pages[start:k]
-                n, start = max(page.n_items, self.shape.n_positions), k
+                    yield pages[start:k]
+                self._grow(max(page.n_items, len(self.shown), self.shape.n_positions))
+                start = k
         if start < len(pages):
-            yield n, pages[start:]
+            yield pages[start:]
+
+    def _has_new_value(self, page: LoggedPage) -> bool:
+        """Add the values of open labels that a page is the first to have; return whether there are any."""
+        if self.visitor is None:
+            return False
+        before = self.visitor.sizes
+        self.visitor.numbers(page.context)
+        return self.visitor.sizes != before
 
     def _grow(self, n_items: int) -> None:
-        """Make room for so many items, in the state and in the counts."""
-        old, m = self.shown.shape
-        if n_items == old:
-            return
+        """Make room for so many items, and for all values of labels, in the state and in the counts."""
         self.state = self.present(n_items)
-        more = np.zeros((n_items - old, m))
-        self.shown, self.clicked = np.concatenate([self.shown, more]), np.concatenate([self.clicked, more])
-        self.loss = np.concatenate([self.loss, more + np.median(self.loss, axis=0) if old else more])
+        old, m = self.shown.shape
+        if n_items > old:
+            more = np.zeros((n_items - old, m))
+            self.shown, self.clicked = np.concatenate([self.shown, more]), np.concatenate([self.clicked, more])
+            self.loss = np.concatenate([self.loss, more + np.median(self.loss, axis=0) if old else more])
 
     def _fitted(self, page: LoggedPage) -> LoggedPage:
         """Return the page with the shape of the state."""
@@ -168,12 +253,14 @@ class LogState:
     def _learn(self, pages: Sequence[LoggedPage]) -> None:
         n, m = self.shown.shape
         rows = _rows_of(pages, n, m)
+        known = [() if self.visitor is None else self.visitor.numbers(page.context) for page in pages]
+        contexts = np.array(known, np.int64).reshape(len(pages), -1)
         if self.is_compiled:
             self._check_notes(pages)
-            learn_rows(self.state, *rows)
+            learn_rows(self.state, *rows, contexts)
         else:
-            for page in pages:
-                self.state = _learn_one(self.policy, self.state, page, m)
+            for page, context in zip(pages, contexts):
+                self.state = _learn_one(self.policy, self.state, page, m, context)
         count_rows(self.shown, self.clicked, self.loss, *rows[:3], rows.absent, rows.absent_ends)
         self.pages += len(pages)
 
@@ -236,7 +323,7 @@ def _joined(parts: Sequence[Sequence[float]], kind: Any) -> tuple[Any, Ints]:
     return np.fromiter(chain.from_iterable(parts), kind, int(ends[-1])), ends
 
 
-def _learn_one(policy: Any, state: Any, page: LoggedPage, m: int) -> Any:
+def _learn_one(policy: Any, state: Any, page: LoggedPage, m: int, context: Ints) -> Any:
     """Learn from a page with the policy's own ``learn``, and return the state."""
     whole = page.learned & (1 << m) - 1 == (1 << m) - 1
     decision = Decision(
@@ -245,6 +332,7 @@ def _learn_one(policy: Any, state: Any, page: LoggedPage, m: int) -> Any:
         np.array(page.note, np.float64),
         np.array(page.absent, np.int64),
         None if whole else _learned(page.learned, m),
+        context,
     )
     return policy.learn(state, decision, np.array(page.rewards, np.float64))
 
@@ -259,11 +347,12 @@ def learn_rows(
     note_ends: Ints,
     absent: Ints,
     absent_ends: Ints,
+    contexts: Ints,
 ) -> None:
-    """Learn from pages with the kernel of a policy; the arguments are those of ``_Rows``."""
+    """Learn from pages with the kernel of a policy; the arguments are those of ``_Rows``, and the contexts of pages."""
     for k in range(ranking.shape[0]):
         note, away = notes[note_ends[k] : note_ends[k + 1]], absent[absent_ends[k] : absent_ends[k + 1]]
-        learn(state, ranking[k], propensity[k], rewards[k], note, away, ranking[k, :0])
+        learn(state, ranking[k], propensity[k], rewards[k], note, away, contexts[k])
 
 
 @kernel

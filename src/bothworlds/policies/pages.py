@@ -54,6 +54,18 @@ def has_parts(policy: Any) -> bool:
     return isinstance(policy, Policy) and policy.learned_leaves is not None
 
 
+def learns_labels(policy: Any) -> bool:
+    """Return whether a policy learns labels of visitors and items."""
+    return isinstance(policy, CompiledPolicy) and policy.learns_labels
+
+
+def check_learns_labels(policy: Any) -> None:
+    """Raise ValueError if a policy does not learn labels."""
+    if not learns_labels(policy):
+        label = getattr(policy, "label", "") or type(policy).__name__
+        raise ValueError(f"labels need the policy all-weather or context-ts; {label} does not learn them")
+
+
 def check_parts(policy: Any) -> None:
     """Raise ValueError if the state of a policy has no parts."""
     if not has_parts(policy):

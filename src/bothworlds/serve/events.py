@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from .model import Arm
+from .model import SEGMENT, Arm
 
 # Why an event is settled. Not learned from: a page that nobody has confirmed to be shown, and one that was not shown.
 SettledBy = Literal["", "final", "deadline", "import", "unconfirmed", "void"]
@@ -31,13 +31,11 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Learner(msgspec.Struct, frozen=True, kw_only=True):
-    """One state of a policy: that of a surface's own policy or of an arm, for one segment of its visitors."""
+    """One state of a policy: that of a surface's own policy, or of an arm."""
 
     id: int
     surface_id: int
-    segment: str
     number: int  # of the arm, as in ``Surface.arm_learners``; 0: the first policy of the surface
-    used_at: int
     reset_number: int = 0  # events up to this number are not part of the state
     erased_number: int = 0  # the largest number of its events whose content was deleted; a replay starts at or above it
 
@@ -48,13 +46,13 @@ class Event(msgspec.Struct, kw_only=True, gc=False):  # many wait to be written,
     id: bytes  # 16 bytes
     surface_id: int
     learner_id: int
-    segment: str
     arm: Arm
     created_at: int
     expires_at: int  # the deadline: when the event settles without final feedback
     late_until: int  # the end of the late window
     n: int  # items of the surface when the list was drawn, including removed ones
     listed: Listed
+    context: dict[str, str] = {}  # the visitor's labels; those that are missing are unknown
     visitor: bytes | None = None  # a keyed hash of the visitor's id; None without one
     counted: bool = True  # False: one of too many pages of one visitor or address; neither learned nor compared
     shown: bool | None = None  # whether the page was shown; None: unknown
@@ -66,6 +64,11 @@ class Event(msgspec.Struct, kw_only=True, gc=False):  # many wait to be written,
     settled_at: int | None = None
     settled_by: SettledBy = ""
     deleted: bool = False
+
+    @property
+    def segment(self) -> str:
+        """The value of the label by which totals are kept."""
+        return self.context.get(SEGMENT, "")
 
 
 class Feedback(msgspec.Struct, kw_only=True, gc=False):

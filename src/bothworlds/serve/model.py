@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..labels import MAX_LABELS, LabelError
+
 LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept
@@ -29,6 +31,9 @@ Arm = str  # the name of an arm: "holdout", "learner", or one of the surface's `
 BASELINE_ARM, LEARNER_ARM = "holdout", "learner"  # gets the baseline order; is served by the surface's own policy
 NO_SHARE = 1e-9  # a share below this is 0: shares are sums of floats
 FeedbackMode = Literal["final", "clicks"]  # what pages send: of every page its end, or clicks only
+SEGMENT = "segment"  # the label by which totals are kept; on every surface, whether it is declared or not
+Declared = dict[str, list[str | float] | None]  # labels, as in ``bothworlds.labels``
+LabelValue = str | float | bool
 Status = Literal["accepted", "duplicate", "settled", "late_applied", "expired", "rejected"]
 
 
@@ -56,15 +61,15 @@ class SurfaceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     holdout: float = 0.0  # share of requests that get the baseline order
     arms: tuple[ArmSettings, ...] = ()  # policies that are compared; ``policy`` gets what they and the holdout leave
     baseline: tuple[str, ...] = ()  # the page's own order; if empty, the order in which items were added
-    baseline_rounds: int = 0  # a new segment starts from the page's own order, and leaves it in this many rounds
+    baseline_rounds: int = 0  # a new surface starts from the page's own order, and leaves it in this many rounds
     guard: bool = True  # serve the baseline order if the learner is shown to be worse
     guard_after: int = 2000  # pages of the learner before the guard starts to compare
     guard_margin: float = 0.0  # clicks per page by which the learner may be worse
     minimum_exposure: float = 0.0  # minimum share of pages that show each active item
     attribution_seconds: float = 600.0  # how long clicks are accepted; after that, a slot without a click is a loss
     late_seconds: float = 86400.0  # how long after that a click is still accepted, by subtracting its loss
-    max_segments: int = 100  # including the default segment; requests for other segments use the default one
-    segment_idle_days: float = 30.0  # an unused segment is deleted after this time
+    labels: list[str] | Declared | None = None  # of visitors; None: the first request with a segment declares "segment"
+    item_labels: list[str] | Declared = {}
     retention_days: float | None = None  # events that are older are deleted; None: no event is
 
 
@@ -76,6 +81,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["active", "paused", "removed"]
     added_at: int
     changed_at: int
+    labels: dict[str, LabelValue] = {}
 
 
 class Surface(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +101,6 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     arm_learners: dict[str, int] = {}  # that of every arm, including arms of earlier comparisons
     n_learners: int = 1  # numbers given so far
     promoted: str = ""  # the arm that was promoted last
-    # segment -> rounds in which it leaves the baseline order, instead of the setting
-    baseline_starts: dict[str, int] = {}
 
     @property
     def compared_since(self) -> int:
@@ -156,27 +160,43 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
         own = {self.learner: (self.settings.policy, self.settings.policy_settings)}
         return own | {self.arm_learners[arm.name]: (arm.policy, arm.policy_settings) for arm in self.settings.arms}
 
+    @property
+    def labels(self) -> Declared:
+        """The labels of visitors that are learned."""
+        return self.settings.labels or {}  # type: ignore[return-value]  # stored as a dictionary
+
+    @property
+    def item_labels(self) -> Declared:
+        """The labels of items that are learned."""
+        return self.settings.item_labels  # type: ignore[return-value]
+
+    @property
+    def known_labels(self) -> Declared:
+        """The labels of visitors that requests may have; a segment that is not declared is only reported."""
+        own = self.labels
+        return own if SEGMENT in own or len(own) == MAX_LABELS else {**own, SEGMENT: None}
+
     def learner_of(self, arm: Arm) -> int:
         """Returns the number of the learner of an arm; that of the surface's own policy if there is no such arm."""
         return self.arm_learners[arm] if any(one.name == arm for one in self.settings.arms) else self.learner
 
 
 def learned_again(before: Surface, after: Surface) -> set[int]:
-    """Returns the numbers of the learners that another policy, other settings of it or other slots replace.
+    """Returns the numbers of the learners that another policy, other settings of it, slots or labels replace.
 
     They learn what is left of the log again.
     """
-    same, new = before.settings.slots == after.settings.slots, after.policies
+    new = after.policies
+    same = before.settings.slots == after.settings.slots and _learned_labels(before) == _learned_labels(after, before)
     return {k for k, policy in before.policies.items() if k in new and not (same and new[k] == policy)}
 
 
-def segment_words(segment: str) -> str:
-    """Returns how a segment is called in the audit log.
-
-    >>> segment_words("mobile"), segment_words("")
-    ('segment "mobile"', 'the default segment')
-    """
-    return f'segment "{segment}"' if segment else "the default segment"
+def _learned_labels(surface: Surface, before: Surface | None = None) -> Any:
+    """Returns what states depend on: the declarations, in their order, and the labels of the items there were."""
+    items = surface.items[: len((before or surface).items)]
+    declared = surface.item_labels
+    values = [{name: item.labels[name] for name in item.labels if name in declared} for item in items]
+    return [*surface.labels.items()], [*declared.items()], values
 
 
 # Ids, names and times
@@ -266,6 +286,12 @@ def checked_name(name: object, what: str, pointer: str, *, longest: int = NAME_L
     )
 
 
+def label_fault(error: LabelError, field: str) -> Invalid:
+    """Returns the error of a request for a label that is not allowed, which points to it in a field of the body."""
+    path = "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in error.path)
+    return Invalid(str(error), f"/{field}{path}")
+
+
 # Errors
 
 
@@ -284,7 +310,7 @@ class ServiceError(Exception):
 
 
 class Unknown(ServiceError):
-    """The surface, item, segment or event does not exist (404)."""
+    """The surface, item or event does not exist (404)."""
 
 
 class Invalid(ServiceError):

@@ -95,7 +95,7 @@ def due_at(event: Event) -> int:
     """Returns the time after which an open event may settle, if final pages of its surface settle as they come.
 
     >>> from .events import Listed
-    >>> page = Event(id=b"", surface_id=1, learner_id=1, segment="", arm="learner", created_at=0, expires_at=600_000,
+    >>> page = Event(id=b"", surface_id=1, learner_id=1, arm="learner", created_at=0, expires_at=600_000,
     ...     late_until=900_000, n=2, listed=Listed((1, 0), (0.5, 0.5), 0b11))
     >>> due_at(page), due_at(msgspec.structs.replace(page, final=True))
     (600000, 0)
@@ -121,7 +121,7 @@ def rewards_of(event: Event) -> Floats:
     """Returns the reward of every slot, from 0 to 1, shape (slots,), as ``learn_page`` takes them; without late clicks.
 
     >>> from .events import Listed
-    >>> page = Event(id=b"", surface_id=1, learner_id=1, segment="", arm="learner", created_at=0, expires_at=1,
+    >>> page = Event(id=b"", surface_id=1, learner_id=1, arm="learner", created_at=0, expires_at=1,
     ...     late_until=2, n=2, listed=Listed((1, 0), (0.5, 0.5), 0b11), clicks=0b10)
     >>> rewards_of(page), rewards_of(msgspec.structs.replace(page, clicks=0b11, rewards=(LOSS_UNIT, LOSS_UNIT // 4)))
     (array([0., 1.]), array([1.  , 0.25]))

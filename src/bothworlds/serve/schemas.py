@@ -21,7 +21,10 @@ Role = Literal["serve", "ingest", "read", "admin"]  # admin includes all others
 MAX_SLOT = 62  # clicks are stored as the bits of a signed 64-bit integer
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, description="1 to 128 printable characters")]
-SegmentName = Annotated[str, Meta(max_length=128, description="a part of the visitors; empty for the default segment")]
+SegmentName = Annotated[str, Meta(max_length=64, description="the value of the label segment; empty if unknown")]
+Context = Annotated[dict[str, Any], Meta(description="values of the visitor's labels: texts, booleans or numbers")]
+ItemLabels = Annotated[dict[str, Any], Meta(description="values of the item's labels: texts, booleans or numbers")]
+Texts = Annotated[dict[str, str], Meta(description="the labels that are learned for; empty texts are unknown values")]
 SlotNumber = Annotated[int, Meta(ge=0, le=MAX_SLOT, description="slots are counted from 0")]
 VisitorId = Annotated[str, Meta(max_length=256, description="your id of the visitor, who stays in the same arm")]
 Version = Annotated[int, Meta(ge=0, description="409 if the surface has another version now")]
@@ -51,6 +54,7 @@ class RankRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     request_id: Annotated[str, Meta(min_length=1, max_length=256)]
     segment: SegmentName = ""
+    context: Context = {}
     exclude: list[Name] = []
     pins: list[Pin] = []
     visitor: VisitorId = ""
@@ -79,7 +83,8 @@ class Ranking(Struct, frozen=True, gc=False):
     expires_at: Milliseconds
     token: Token
     slots: tuple[PlacedItem, ...]
-    segment: Annotated[str, Meta(description="the segment used: the default one if the requested one was not admitted")]
+    segment: SegmentName
+    context: Texts
     unknown_items: Annotated[
         tuple[Name, ...], Meta(description="names in exclude that the surface does not have; absent if there are none")
     ] = ()
@@ -123,13 +128,11 @@ class FeedbackResults(Struct, frozen=True):
     results: list[Accepted]
 
 
-# Surfaces and segments
+# Surfaces
 
 
 class Reset(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to reset: one segment, or all of them if it is null."""
-
-    segment: SegmentName | None = None
+    """A reset of everything that was learned: nothing can be chosen."""
 
 
 class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,31 +142,26 @@ class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
     version: Version | UnsetType = UNSET
 
 
-class SegmentView(TypedDict):
-    """One segment; the default one has an empty name and never expires."""
-
-    name: SegmentName
-    pages: Annotated[int, Meta(description="pages learned from")]
-    clicks: int
-    used_at: Annotated[Milliseconds | None, Meta(description="when it was last requested or learned from")]
-    expires_at: Annotated[Milliseconds | None, Meta(description="when it is deleted if it is not used until then")]
-
-
-class Segments(Struct, frozen=True):
-    """The segments of a surface, and the maximum number of them."""
-
-    segments: list[SegmentView]
-    max_segments: int
-
-
 class WarmStart(Struct, frozen=True, forbid_unknown_fields=True):
-    """A start from the page's own order: nine pages in ten of the segment show it at first, and fewer with every round
-    learned from, until it is left after ``rounds`` rounds. ``baseline`` must be true.
+    """A start from the page's own order: nine pages in ten show it at first, and fewer with every round learned from,
+    until it is left after ``rounds`` rounds. ``baseline`` must be true.
     """
 
-    rounds: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    rounds: Annotated[int, Meta(ge=1, le=1_000_000)]
     baseline: bool
-    segment: SegmentName = ""
+
+
+class ItemRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An item to add, and its labels; an item that is there keeps its own if they are missing."""
+
+    name: Name
+    labels: ItemLabels | UnsetType = UNSET
+
+
+class ItemChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """The labels of an item; it keeps its own if they are missing."""
+
+    labels: ItemLabels | UnsetType = UNSET
 
 
 class ItemView(Struct, frozen=True):
@@ -173,6 +171,7 @@ class ItemView(Struct, frozen=True):
     state: str
     added_at: Time
     changed_at: Time
+    labels: ItemLabels
 
 
 _SETTINGS = msgspec.structs.fields(SurfaceSettings)
@@ -189,7 +188,7 @@ SurfaceChanges = msgspec.defstruct(
 )
 SurfaceRequest = msgspec.defstruct(
     "SurfaceRequest",
-    [*_CHANGES, ("items", list[Name] | UnsetType, UNSET), ("version", Version | UnsetType, UNSET)],
+    [*_CHANGES, ("items", list[Name | ItemRequest] | UnsetType, UNSET), ("version", Version | UnsetType, UNSET)],
     forbid_unknown_fields=True,
     namespace={"__doc__": "A surface to create or to change. Items are added; an item that is not listed stays."},
 )
@@ -228,7 +227,7 @@ def view_of(surface: Surface, learned_again: int | UnsetType = UNSET) -> Struct:
 
 
 def _item_view(item: Item) -> ItemView:
-    return ItemView(item.name, item.state, rfc3339(item.added_at), rfc3339(item.changed_at))
+    return ItemView(item.name, item.state, rfc3339(item.added_at), rfc3339(item.changed_at), item.labels)
 
 
 # Events and state
@@ -256,6 +255,7 @@ class EventView(TypedDict):
     event_id: EventId
     surface: Name
     segment: SegmentName
+    context: Annotated[dict[str, str], Meta(description="the visitor's labels, without unknown ones")]
     arm: Arm
     policy_id: str
     created_at: Time
@@ -282,7 +282,7 @@ class Served(TypedDict):
 
 
 class StateView(TypedDict):
-    """The counters of a segment, and the probabilities that are served.
+    """The counters of an arm, and the probabilities that are served to a visitor with a context.
 
     Loss is the sum of (1 - click) / p over events that showed the item at the slot, and of 1 - click over events in
     which the item could not be shown. Only differences within a slot matter. If the objective is rewards, loss has
@@ -294,7 +294,7 @@ class StateView(TypedDict):
     """
 
     surface: Name
-    segment: SegmentName
+    context: Texts
     items: list[Name]
     items_total: int
     states: list[Literal["active", "paused", "removed"]]
@@ -311,6 +311,40 @@ class StateView(TypedDict):
     baseline_share: NotRequired[
         Annotated[float, Meta(description="share of pages in the page's own order, at the start")]
     ]
+
+
+class Pair(TypedDict):
+    """A pair of labels: the standard deviation of its effects in log-odds of a click, how many pairs of values were
+    shown, and how many pages had a known value of the visitors' label.
+    """
+
+    visitor_label: str
+    item_label: str
+    sd: float
+    values: int
+    pages: int
+
+
+class Effect(TypedDict):
+    """By how much visitors with a value like items with a value more than others do, in log-odds of a click."""
+
+    visitor_value: str
+    item_value: str
+    effect: float
+    standard_error: float
+
+
+class EffectsView(TypedDict):
+    """Which pairs of labels matter, or the effects of the values of one pair; the largest first.
+
+    ``all`` stands for all visitors or items, ``item`` for the item itself and ``slot`` for the slot. ``unknown`` counts
+    values that are not known, by label, since the process started.
+    """
+
+    surface: Name
+    arm: Arm
+    effects: list[Pair | Effect]
+    unknown: dict[str, int]
 
 
 # Reports
@@ -461,12 +495,12 @@ class SeriesPoint(TypedDict):
 
 
 class Marginals(TypedDict):
-    """The probability of each item at each slot now, in one segment: ``x[i][j]`` for ``items[i]`` at slot j."""
+    """The probability of each item at each slot now, for a context: ``x[i][j]`` for ``items[i]`` at slot j."""
 
     items: list[str]
     slots: int
     x: list[list[float]]
-    segment: NotRequired[str]
+    context: Texts
 
 
 class MarginalsThen(TypedDict):
@@ -511,9 +545,8 @@ class Shift(TypedDict):
 
 
 class DetectedChange(TypedDict):
-    """A change of visitors that the policy of a segment has detected, and since when they click differently."""
+    """A change of visitors that the policy has detected, and since when they click differently."""
 
-    segment: SegmentName
     changed_at: Milliseconds
     detected_at: Milliseconds
 
@@ -551,10 +584,11 @@ class RetentionView(TypedDict):
 class ReportView(TypedDict):
     """How a surface performs: learner against holdout, items, learning, and whether click behaviour has changed.
 
-    It covers one segment, or all of them together if ``segment`` is null. ``uplift`` is since the comparison
-    started, ``recent`` since a time chosen in advance; all other figures are those of the requested range. ``items``
-    has the 1000 items that were shown most, of ``items_total``, and ``marginals`` the 1000 that are most likely to be
-    shown. If ``objective`` is rewards, all figures but ``items.clicks`` are about reward instead of clicks.
+    It covers visitors with one value of the label ``segment``, or all of them if it is null; what was learned, and the
+    shows and clicks of items, are always those of all visitors. ``uplift`` is since the comparison started, ``recent``
+    since a time chosen in advance; all other figures are those of the requested range. ``items`` has the 1000 items
+    that were shown most, of ``items_total``, and ``marginals`` the 1000 that are most likely to be shown. If
+    ``objective`` is rewards, all figures but ``items.clicks`` are about reward instead of clicks.
     """
 
     surface: Name
@@ -660,6 +694,7 @@ class EngineHealth(TypedDict):
     arms: NotRequired[int]
     arms_ahead: NotRequired[int]
     arms_behind: NotRequired[int]
+    unknown_label_values: NotRequired[int]
     events_deleted: NotRequired[int]
 
 

@@ -20,7 +20,7 @@ SETTINGS: dict[str, str] = {
     "arms": "Policies that are compared on this surface, each with a name, a policy, its settings and a share of "
     "requests.",
     "baseline": "The page's own order. Items that are not listed follow in the order in which they were added.",
-    "baseline_rounds": "A new segment starts from the page's own order and leaves it in this many rounds.",
+    "baseline_rounds": "The surface starts from the page's own order and leaves it in this many rounds.",
     "objective": "What feedback reports: clicks, or rewards from 0 to 1. It cannot be changed.",
     "feedback": "What pages send. final: every page that was seen is confirmed and ends with final feedback, and is "
     "learned from as it comes. clicks: clicks only, and pages are learned from when their attribution_seconds end.",
@@ -33,8 +33,9 @@ SETTINGS: dict[str, str] = {
     "clicked.",
     "late_seconds": "How long after that a click still counts.",
     "retention_days": "Events that are older are deleted. Empty: none are.",
-    "max_segments": "Largest number of segments, the default one included. Requests for more use the default segment.",
-    "segment_idle_days": "How long an unused segment with clicks is kept.",
+    "labels": 'Labels of visitors that are learned, such as ["device", "country"]. Empty: the first request with a '
+    "segment declares that label.",
+    "item_labels": 'Labels of items that are learned, such as ["category"].',
 }
 
 

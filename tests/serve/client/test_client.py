@@ -76,15 +76,17 @@ def test_a_page_has_the_segment_that_was_used(client):
     slots = [{"slot": 0, "item": "a", "p": 1.0, "pinned": False, "learn": True}]
     answer = {"surface": "home", "event_id": "e", "token": "t", "arm": "learner", "policy_id": "p", "slots": slots}
     assert Page.of({**answer, "segment": "mobile", "later": 1}).segment == "mobile"
-    assert Page.of(answer).segment == ""  # a service that does not say
+    assert Page.of({**answer, "context": {"device": ""}}).context == {"device": ""}
+    assert (Page.of(answer).segment, Page.of(answer).context) == ("", {})  # a service that does not say
 
 
 def test_rank_sends_the_documented_fields(client, service):
-    client.rank("home", "r1", segment="mobile", exclude=["d"], pins={0: "c"}, visitor="v1")
+    client.rank("home", "r1", segment="mobile", context={"age": 3}, exclude=["d"], pins={0: "c"}, visitor="v1")
     assert service.ranks == [
         {
             "request_id": "r1",
             "segment": "mobile",
+            "context": {"age": 3},
             "visitor": "v1",
             "exclude": ["d"],
             "pins": [{"slot": 0, "item": "c"}],
@@ -463,7 +465,8 @@ def test_what_is_deleted_is_gone_the_second_time(deletable, service):
         event = service.event("r1")
         assert (client.delete_event(event), client.delete_event(event)) == (True, False)
         assert (client.delete_request("home", "r/1"), client.delete_visitor("v 1&surface=home")) == (1, 2)
-        assert (client.delete_segment("home", "mobile"), client.delete_segment("home", "no/where")) == (True, False)
+        client.rank("home", "r2", segment="mobile")
+        assert [client.delete_context("home", {"segment": "mobile"}) for _ in range(2)] == [1, 0]
         assert (client.delete_surface("home"), client.delete_surface("home")) == (True, False)
         with pytest.raises(ClientError, match="no surface"):
             client.delete_request("home", "r1")
@@ -471,10 +474,9 @@ def test_what_is_deleted_is_gone_the_second_time(deletable, service):
     async def whole():
         async with AsyncClient(deletable, timeout=PATIENCE) as client:
             assert await client.delete_visitor("v") == 0  # they were deleted with their surface
-            found = [await client.delete_event("0" * 32), await client.delete_surface("home")]
-            return [*found, await client.delete_segment("home", "mobile")]
+            return [await client.delete_event("0" * 32), await client.delete_surface("home")]
 
-    assert asyncio.run(whole()) == [False, False, False]
+    assert asyncio.run(whole()) == [False, False]
 
 
 @pytest.mark.parametrize(

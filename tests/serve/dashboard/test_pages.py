@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 
-from bothworlds.serve.dashboard import routes, text
+from bothworlds.serve.dashboard import routes
 from bothworlds.serve.http.forms import error_page
 from bothworlds.serve.http.operations import OPERATIONS
 from bothworlds.serve.model import ServiceError, Unavailable
@@ -292,7 +292,7 @@ def test_there_are_charts_for_wide_and_narrow_screens_and_one_per_slot():
 @pytest.mark.slow
 def test_a_detected_change_is_told_in_words_and_marked_on_the_time_axis():
     at = NOW - 30 * 60_000
-    page = dashboard(changes=[{"segment": "", "changed_at": at, "detected_at": at + 120_000}])
+    page = dashboard(changes=[{"changed_at": at, "detected_at": at + 120_000}])
     assert "Visitors click differently since" in page.text
     assert "This was detected 2 min later" in page.text
     assert page.source.count('class="change"') == 3  # a paragraph, and a line in the wide and in the narrow chart
@@ -315,19 +315,6 @@ def test_names_are_escaped():
         page = read(client, path, 404 if "event" in path else 200)
         assert "alert(" in page.text
         assert "<script>alert" not in page.source
-
-
-@pytest.mark.slow
-def test_segments_are_listed_with_last_use_and_pages_learned_from():
-    page = dashboard(segments=["", "mobile", EVIL])
-    for expected in ("3 of at most 100 segments", "mobile", "1,234", text.timestamp(NOW), "never"):
-        assert expected in page.text
-    assert "<script>alert" not in page.source
-    assert "segments are in use" not in dashboard(segments=[""]).text
-    many = dashboard(segments=["", *(f"junk {k}" for k in range(99))])
-    assert "100 of at most 100 segments" in many.text
-    assert "The table has the 50 segments used last." in many.text
-    assert many.text.count("junk 9") < 11
 
 
 @pytest.mark.slow
@@ -484,7 +471,7 @@ def test_the_page_states_what_it_leaves_out_and_how_slots_count():
     page = dashboard(surfaces=[surface_of([f"item {i}" for i in range(12)])])
     assert "The charts have the 10 most likely of 12 items." in page.text
     many = dashboard(surfaces=[surface_of([f"item {i}" for i in range(30)])])
-    assert "The table has the 25 most likely of 30 items. Each segment has its own order." in many.text
+    assert "The table has the 25 most likely of 30 items." in many.text
     assert "Slots count from 1 here and from 0 in the API." in page.text
     assert "Duplicate feedback since the service started" in page.text
     assert "Pages waiting on all surfaces (counted every 5 s)" in page.text

@@ -109,7 +109,7 @@ def test_a_long_history_is_thinned_and_the_latest_kept():
 
 def test_a_detected_change_is_a_line_at_its_time():
     series = [{"at": at * 60_000, "arm": "learner", "pages": 10, "clicks": 4, "design_effect": 1.0} for at in range(11)]
-    change = {"segment": "", "changed_at": 300_000, "detected_at": 420_000}
+    change = {"changed_at": 300_000, "detected_at": 420_000}
     outside = change | {"changed_at": 10**9}
     drawn = str(svg.rate_chart(series, 720, 260, [change, outside]))
     assert drawn.count('class="change"') == 1

@@ -23,17 +23,17 @@ NEW, OLD = {"name": "new", "policy": "ftrl-pbm", "share": 0.45}, {"name": "old",
 ORDER = ["f", "e", "d"]
 
 
-def state_of(engine, segment="", arm="learner"):
+def state_of(engine, arm="learner"):
     """A copy of the state of a learner."""
     served = engine.registry.served("home")
-    return read_state(served, served.learner(segment, arm), engine.registry, copy.deepcopy)
+    return read_state(served, served.learner(arm), engine.registry, copy.deepcopy)
 
 
-def replayed(engine, store, segment="", arm="learner"):
+def replayed(engine, store, arm="learner"):
     """The state that the log gives."""
     served = engine.registry.served("home")
-    one = served.learner(segment, arm)
-    return relearned(store, one.learner, served.policies[one.learner.number], *served.shape)
+    one = served.learner(arm)
+    return relearned(store, one.learner, served.target(one))
 
 
 async def shown_to(engine, visitors):
@@ -191,13 +191,9 @@ async def test_a_policy_that_cannot_be_computed_is_refused_and_nothing_is_change
 @with_engine()
 async def test_a_reset_forgets_what_was_settled_until_then_and_nothing_else(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(20)], {"a"})
-    await visits(engine, [f"m{k}" for k in range(20)], {"a"}, segment="mobile")
     open_page = await engine.rank("home", "open")
     await refreshed(engine)
-    await engine.administration.reset("home", segment="mobile", actor="ann")
-    assert (await engine.reports.state("home", "mobile"))["rounds"] == 0
-    assert (await engine.reports.state("home"))["rounds"] == 20
-    await engine.administration.reset("home", segment=None, actor="ann")
+    await engine.administration.reset("home", actor="ann")
     state = await engine.reports.state("home")
     assert (state["rounds"], np.any(state["loss"])) == (0, False)
     assert np.ptp(state["marginals"]["x"]) < 1e-12
@@ -206,11 +202,8 @@ async def test_a_reset_forgets_what_was_settled_until_then_and_nothing_else(engi
     await refreshed(engine)
     assert (await engine.reports.state("home"))["rounds"] == 1
     assert same_bits(state_of(engine), replayed(engine, store))
-    with pytest.raises(Unknown):
-        await engine.administration.reset("home", segment="nobody", actor="ann")
-    details = [entry["detail"] for entry in store.audit(1, 2)]
-    assert details == ["all segments", 'segment "mobile"']
-    assert len(list(engine.log.export("home"))) == 1 + 41 * 3  # the log stays
+    assert [entry["action"] for entry in store.audit(1, 1)] == ["reset"]
+    assert len(list(engine.log.export("home"))) == 1 + 21 * 3  # the log stays
 
 
 # Arms
@@ -221,16 +214,13 @@ async def test_each_arm_learns_from_its_own_pages(engine, store, clock):
     pages = []
     for k in range(30):
         pages += await visits(engine, [f"v{k}-{n}" for n in range(5)], {"a", "b"}, segment=["", "m"][k % 2])
-    arms = Counter((page.arm, page.segment) for page in pages)
+    arms = Counter(page.arm for page in pages)
     await refreshed(engine)
-    assert len(arms) == 8
-    for (arm, segment), n in arms.items():
+    assert len(arms) == 4
+    for arm, n in arms.items():
         if arm != "holdout":
-            assert state_of(engine, segment, arm).pages == n
-            assert same_bits(state_of(engine, segment, arm), replayed(engine, store, segment, arm))
-    assert [line["pages"] for line in await engine.reports.segments("home")] == [
-        sum(n for (arm, of), n in arms.items() if of == segment and arm != "holdout") for segment in ("", "m")
-    ]
+            assert state_of(engine, arm).pages == n
+            assert same_bits(state_of(engine, arm), replayed(engine, store, arm))
 
 
 @with_engine(arms=[NEW, OLD], holdout=0.1)
@@ -315,10 +305,10 @@ async def test_a_start_from_the_baseline_changes_nothing_that_was_learned(engine
     entry = store.audit(1, 1)[0]
     assert (entry["actor"], entry["action"], entry["detail"]) == (
         "ann",
-        "start from baseline",
-        "300 rounds, the default segment",
+        "change settings",
+        "baseline_rounds: 0 -> 300",
     )
-    await engine.administration.reset("home", segment=None, actor="ann")  # the segment starts again, from the baseline
+    await engine.administration.reset("home", actor="ann")  # it starts again, from the baseline
     assert (await engine.reports.state("home"))["baseline_share"] == 0.9
 
 
@@ -362,10 +352,6 @@ def test_two_processes_change_one_surface(tmp_path):
             await one.administration.patch_surface("home", {"floor": 0.1}, actor="one", if_version=version)
             with pytest.raises(Conflict, match="version"):
                 await two.administration.patch_surface("home", {"floor": 0.2}, actor="two", if_version=version)
-            await visits(one, [f"v{k}" for k in range(10)], {"a"}, segment="mobile")
-            await two.administration.delete_segment("home", "mobile", actor="two")
-            await one.registry.catch_up()
-            assert one.registry.served("home").segments() == {""}
             await two.administration.delete_surface("home", actor="two")
             await one.registry.catch_up()
             with pytest.raises(Unknown):

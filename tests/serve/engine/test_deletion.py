@@ -198,7 +198,7 @@ async def test_a_clock_that_is_set_ahead_and_back_teaches_nothing_twice(engine, 
     assert (await engine.reports.state("home"))["rounds"] == 40
     # An hour back: later pages are learned, also after a reset and a deletion.
     clock.at -= HOUR
-    await engine.administration.reset("home", segment=None, actor="ann")
+    await engine.administration.reset("home", actor="ann")
     assert (await engine.reports.state("home"))["rounds"] == 0
     page = await engine.rank("home", "after")
     assert (await answer(engine, page, [0])).status == "accepted"

@@ -34,8 +34,8 @@ from tests.serve.running import (
 NEW, OLD = {"name": "new", "policy": "ftrl-pbm", "share": 0.5}, {"name": "old", "policy": "uniform", "share": 0.2}
 
 
-def marginals(engine, segment="", arm="learner"):
-    return engine.registry.served("home").learner(segment, arm).lists.marginals
+def marginals(engine, arm="learner"):
+    return engine.registry.served("home").learner(arm).lists.marginals
 
 
 @with_engine()
@@ -152,7 +152,7 @@ async def test_clocks_may_jump(engine, store, clock):
     assert store.open_events() == 0
     assert sorted(event.number for event in log.values()) == list(range(1, len(log) + 1))
     served = engine.registry.served("home")
-    replayed = relearned(store, served.learner("").learner, served.policies[0], *served.shape)
+    replayed = relearned(store, served.learner().learner, served.target(served.learner()))
     assert same_bits(state_of(engine), replayed)
     assert engine.health()["ready"]
 
@@ -200,36 +200,17 @@ async def test_it_learns_what_visitors_like(engine, store, clock):
     uniform = np.mean(list(attraction.values())) * sum(examination)
     assert np.mean(earned[-300:]) > 1.3 * uniform
     served = engine.registry.served("home")
-    assert same_bits(state_of(engine), relearned(store, served.learner("").learner, served.policies[0], *served.shape))
-
-
-@with_engine()
-async def test_segments_learn_apart(engine, store, clock):
-    for segment, likes in (("mobile", {"a"}), ("desktop", {"f"})):
-        await visits(engine, [f"{segment}{k}" for k in range(300)], likes, segment=segment)
-    for segment, best in (("mobile", 0), ("desktop", 5)):
-        assert marginals(engine, segment).sum(axis=1).argmax() == best
+    assert same_bits(state_of(engine), relearned(store, served.learner().learner, served.target(served.learner())))
 
 
 @with_engine(arms=[NEW | {"share": 0.4}, OLD])
 async def test_each_arm_learns_from_its_own_pages(engine, store, clock):
-    pages = []
-    for segment in ("", "m"):
-        pages += await visits(engine, [f"{segment}{k}" for k in range(100)], {"a", "b"}, segment=segment)
-    for segment in ("", "m"):
-        for arm in ("learner", "new", "old"):
-            own = sum((page.arm, page.segment) == (arm, segment) for page in pages)
-            assert state_of(engine, segment, arm).pages == own > 0
+    pages = await visits(engine, [f"v{k}" for k in range(200)], {"a", "b"})
+    for arm in ("learner", "new", "old"):
+        assert state_of(engine, arm=arm).pages == sum(page.arm == arm for page in pages) > 0
     assert {page.policy_id.split(":")[0] for page in pages if page.arm == "new"} == {"ftrl-pbm"}
-    new, old = (engine.registry.served("home").learner("", arm).lists for arm in ("new", "old"))
+    new, old = (engine.registry.served("home").learner(arm).lists for arm in ("new", "old"))
     assert new.entropy < old.entropy
-
-
-@with_engine(max_segments=2)
-async def test_segments_beyond_the_limit_are_served_as_the_default_one(engine, store, clock):
-    pages = [await engine.rank("home", f"r{k}", segment=f"s{k % 5}") for k in range(20)]
-    assert {page.segment for page in pages} == {"", "s0"}
-    assert {one.segment for one in store.learners()} == {"", "s0"}
 
 
 @with_engine()
@@ -240,7 +221,7 @@ async def test_limits_and_bad_requests_are_refused_with_reasons(engine, store, c
         (Invalid, {"request_id": "x" * 257}),
         (Invalid, {"request_id": "a\x00b"}),
         (Invalid, {"segment": "a\nb"}),
-        (Invalid, {"segment": "s" * 129}),
+        (Invalid, {"segment": "s" * 65}),
         (Invalid, {"visitor": "a\nb"}),
         (Invalid, {"visitor": "v" * 257}),
         (Invalid, {"pins": {3: "a"}}),
@@ -332,7 +313,7 @@ async def test_exclusions_follow_what_is_learned(engine, store, clock):
     await visits(engine, [f"v{k}" for k in range(200)], {"a"})
     old = await engine.rank("home", "r2", exclude=["f"])  # cached; made again meanwhile
     assert old.policy_id == first.policy_id
-    served, one = engine.registry.served("home"), engine.registry.served("home").learner("")
+    served, one = engine.registry.served("home"), engine.registry.served("home").learner()
     constraints = served.constraints(["f"], {})
     await eventually(lambda: not served.is_outdated(one, served.cached(one, constraints)))
     ids = {(await engine.rank("home", f"s{k}", exclude=["f"])).policy_id for k in range(20)}
@@ -344,12 +325,12 @@ async def test_exclusions_follow_what_is_learned(engine, store, clock):
 async def test_lists_for_constraints_are_cached_up_to_a_limit(engine, store, clock):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(served_module, "MAX_CACHED_CELLS", 4 * served_module.CELLS_OF_LISTS)
-        for segment in ("", "one", "two"):
+        for excluded in ([], ["a"]):
             for item in ITEMS:
-                await engine.rank("home", f"{segment} {item}", segment=segment, exclude=[item])
+                await engine.rank("home", f"{excluded} {item}", exclude=[item, *excluded])
     served = engine.registry.served("home")
     assert list(served.cache) == [
-        (served.learner("two").learner.id, served.constraints([item], {})) for item in ITEMS[-4:]
+        (served.learner().learner.id, served.constraints([item, "a"], {})) for item in ITEMS[-4:]
     ]
 
 
@@ -365,10 +346,10 @@ def test_lists_are_not_made_on_the_event_loop(store, monkeypatch):
 
     async def whole():
         async with running(store, clock=Clock()) as engine:
-            await put_surface(engine, policy="comb-ts")
-            for segment in ("", "one", "two"):
-                assert (await engine.rank("home", segment or "none", segment=segment)).slots
-                assert (await engine.rank("home", f"{segment} more", segment=segment, exclude=["a"])).slots
+            await put_surface(engine, policy="context-ts", labels=["device"])
+            for device in ("", "one", "two"):
+                assert (await engine.rank("home", device or "none", context={"device": device})).slots
+                assert (await engine.rank("home", f"{device} more", context={"device": device}, exclude=["a"])).slots
             assert len(threads) >= 6
             assert threading.main_thread() not in threads
 
@@ -453,7 +434,7 @@ async def test_a_policy_that_fails_to_learn_is_replaced_by_the_own_order_and_oth
     assert "overflow" in engine.health()["reasons"][0]
     own = await engine.rank("home", "r2")
     assert ([slot.item for slot in own.slots], own.policy_id) == (["a", "b", "c"], "baseline")
-    assert engine.registry.served("other").learner("").lists.source.rounds == 1
+    assert engine.registry.served("other").learner().lists.source.rounds == 1
     await answer(engine, own, [])
     await changed(engine, floor=0.1)  # makes the lists again, from the log
     assert (await engine.rank("home", "r3")).policy_id != "baseline"

@@ -111,7 +111,7 @@ async def test_a_change_that_a_policy_detects_is_told_once(engine, store, clock)
     report = await engine.reports.report("home", since=clock.at - 86_400_000)
     assert [change["detected_at"] for change in report["changes"]] == [entry["at"] for entry in reversed(found)]
     assert (await engine.reports.state("home"))["changed_at"] is not None
-    await engine.administration.reset("home", segment=None, actor="ann")
+    await engine.administration.reset("home", actor="ann")
     await looked(engine)
     assert (await engine.reports.state("home"))["changed_at"] is None
 

@@ -40,10 +40,10 @@ async def taught(tmp_path, rows, surface=None, name="home"):
     return imported, rows, state
 
 
-def state_of(engine, surface="home", segment="", arm="learner"):
+def state_of(engine, surface="home", arm="learner"):
     """A copy of the state of a learner."""
     served = engine.registry.served(surface)
-    one = served.learner(segment, arm)
+    one = served.learner(arm)
     return read_state(served, one, engine.registry, copy.deepcopy)
 
 
@@ -74,11 +74,10 @@ def test_an_exported_log_teaches_another_store_the_same(tmp_path):
             imported = await second.log.import_rows("home", iter([header, *rows]), actor="test")
             assert imported == Imported(taken=90, known=0, refused=0, reasons={})
             await refreshed(second)
-            for segment in ("", "m"):
-                mine, theirs = state_of(engine, segment=segment), state_of(second, segment=segment)
-                assert mine.pages > 10
-                # Numbers are those of each log: the other log has no gaps either.
-                assert same_bits(mine, theirs)
+            mine, theirs = state_of(engine), state_of(second)
+            assert mine.pages > 10
+            # Numbers are those of each log: the other log has no gaps either.
+            assert same_bits(mine, theirs)
             again = await second.log.import_rows("home", iter([header, *rows]), actor="test")
             assert (again.taken, again.known) == (0, 90)
             copied = list(second.log.export("home"))[1:]
@@ -130,7 +129,7 @@ def test_positions_count_from_one_in_exports_and_from_either_in_imports(tmp_path
     run()
 
 
-@with_engine(max_segments=2)
+@with_engine()
 async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
     good = [
         {"event": "one", "position": j, "item": "abc"[j], "click": j == 1, "propensity": 0.25, "timestamp": None}
@@ -151,13 +150,13 @@ async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
         "policy": [{**good[0], "event": "13", "policy_id": "a\x00b"}],
         "segment": [{**good[0], "event": "10", "segment": "a\nb"}],
         "absent": [{**good[0], "event": "14", "absent": "abc"}],
-        "segments": [{**good[0], "event": f"s{k}", "segment": f"s{k}"} for k in range(3)],
+        "label": [{**good[0], "event": "15", "context.device": 3}],
         "not a row": ["nonsense"],
     }
     rows = [*good, *(row for rows in bad.values() for row in rows)]
     taken = await engine.log.import_rows("home", rows, actor="test")
-    assert taken.taken == 2
-    assert taken.refused == len(bad) - 1 + 2
+    assert taken.taken == 1
+    assert taken.refused == len(bad)
     await refreshed(engine)
     assert len(list(engine.log.export("home"))) == 1 + 4
     state = await engine.reports.state("home")
@@ -225,14 +224,6 @@ async def test_imported_pages_are_learned_from_but_are_in_no_comparison(engine, 
     assert after["learning"]["rounds"] == before["learning"]["rounds"] + 500
     entry = store.audit(1, 1)[0]
     assert (entry["actor"], entry["action"], entry["detail"]) == ("ann", "import", "500 events taken, 0 known before")
-
-
-@with_engine(max_segments=2)
-async def test_imports_respect_max_segments(engine, store, clock):
-    await engine.rank("home", "r1", segment="one")
-    rows = [row for k, name in enumerate(["one", "two", "two", ""]) for row in page(f"e{k}", "a", segment=name)]
-    taken = await engine.log.import_rows("home", rows, actor="test")
-    assert (taken.taken, taken.reasons) == (2, {"there are more segments than max_segments": 2})
 
 
 def test_an_exported_log_teaches_the_same_arms(tmp_path):

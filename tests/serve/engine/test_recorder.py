@@ -158,7 +158,7 @@ def test_events_that_are_settled_while_learning_fails_are_learned_later(store, m
             assert engine.health()["ready"]
             monkeypatch.setattr(engine.states, "learn", learn)
             await eventually(lambda: engine.health()["reasons"] == [])
-            one = engine.registry.served("home").learner("")
+            one = engine.registry.served("home").learner()
             await eventually(lambda: one.lists.source.rounds == 20)
 
     asyncio.run(whole())
@@ -229,19 +229,19 @@ async def test_a_call_sees_everything_that_was_taken_before(engine, store, clock
 
 @with_engine({"refresh_ms": 1, "refresh_events": 1})
 async def test_lists_are_made_again_while_feedback_keeps_coming(engine, store, clock):
-    one, seen = engine.registry.served("home").learner(""), set()
+    one, seen = engine.registry.served("home").learner(), set()
     for k in range(200):
         page = await engine.rank("home", f"r{k}")
         await answer(engine, page, [0])
         seen.add(page.policy_id)
     assert len(seen) > 20
     await eventually(lambda: one.lists.source.rounds == 200)
-    assert {id for _, id, _ in store.policies(1, "", 0, 0, 1000)} <= seen | {one.lists.id}
+    assert {id for _, id, _ in store.policies(1, 0, 0, 1000)} <= seen | {one.lists.id}
 
 
 @with_engine()
 async def test_learners_that_nobody_uses_have_no_lists(engine, store, clock):
-    one = (await engine.rank("home", "r1"), engine.registry.served("home").learner(""))[1]
+    one = (await engine.rank("home", "r1"), engine.registry.served("home").learner())[1]
     waiting = await engine.rank("home", "r2")
     clock.at += 601_000
     await answer(engine, waiting, [0])

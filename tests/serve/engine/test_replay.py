@@ -16,6 +16,7 @@ from bothworlds.policies.logged_pages import LogState
 from bothworlds.serve.engine.states import (
     SNAPSHOT_FORMAT,
     States,
+    Target,
     copied,
     decode,
     encode,
@@ -33,7 +34,7 @@ from tests.serve.stores.samples import settle, started
 
 N, M, ADDED = 5, 3, 2
 POLICY = bothworlds.policy("all-weather")
-TARGET = POLICY, N + ADDED, M
+TARGET = Target(POLICY, N + ADDED, M)
 DEFAULT, PHONE = 1, 2  # ids of the learners that ``started`` makes
 LATER = 1_800_000_000_000
 
@@ -55,7 +56,7 @@ def record(store, pages, learner_id=DEFAULT):
     """Write pages and their feedback, and settle them; return the settled events."""
     feedback = []
     for page in pages:
-        event = event_of(page, learner_id, segment=("", "phone")[learner_id - 1])
+        event = event_of(page, learner_id)
         given = Feedback(event=event, clicks=event.clicks, rewards=event.rewards, shown=True, final=True)
         begun = {"clicks": 0, "rewards": (), "shown": None, "final": False, "late_until": LATER + 1}
         fresh = msgspec.structs.replace(event, number=None, settled_at=None, settled_by="", **begun)
@@ -69,7 +70,7 @@ def learner(store, learner_id=DEFAULT):
 
 
 def state_in(states, store, learner_id=DEFAULT, target=TARGET):
-    return states.read(learner(store, learner_id), *target, copied)
+    return states.read(learner(store, learner_id), Target(*target), copied)
 
 
 def log_of(events, target=TARGET):
@@ -189,7 +190,7 @@ def test_a_reset_starts_again(store, pages):
     assert same_bits(state_in(States(store), store), state_in(states, store))
     state = state_in(states, store)
     assert (state.pages, state.number) == (30, 50)
-    assert same_bits(states.read(old, *TARGET, copied), state)  # a record from before does not bring it back
+    assert same_bits(states.read(old, TARGET, copied), state)  # a record from before does not bring it back
 
 
 def test_a_failing_policy_stops_no_other_learner(store, pages):
@@ -226,7 +227,7 @@ def test_threads_that_read_and_learn_give_the_state_of_the_log(store, pages):
     def read(learner_id):
         try:
             while not done.is_set():
-                states.read(learner(store, learner_id), *TARGET, check)
+                states.read(learner(store, learner_id), TARGET, check)
         except BaseException as error:
             problems.append(error)
 
@@ -370,7 +371,8 @@ def test_a_snapshot_of_another_version_is_replaced_by_the_log(store, pages, monk
 def test_events_that_a_snapshot_covers_can_be_deleted(store, pages):
     states, lease = States(store), lease_of(store)
     events = prepared(store, pages)
-    assert states.cover(lease, learner(store), 80, TARGET) > 100
+    state_in(states, store)
+    assert states.save(lease, DEFAULT, keep=1) > 100
     late = events[-1].late_until + 1
     assert store.delete_old_events(lease, 1, late, late, 100, lambda count: []) == 80
     assert same_bits(state_in(States(store), store), log_of(events))
@@ -385,7 +387,11 @@ def test_without_a_state_what_is_left_is_learned(store, pages, target):
     """Of a learner that no arm uses, and after a change of policy, deleted events are not learned from."""
     states, lease = States(store), lease_of(store)
     events = record(store, pages[:40])
-    states.cover(lease, learner(store), 40, target)
+    if target is None:
+        states.cover(lease, learner(store), 40)
+    else:
+        state_in(states, store, target=target)
+        states.save(lease, DEFAULT, keep=1)
     late = events[-1].late_until + 1
     store.delete_old_events(lease, 1, late, late, 100, lambda count: [])
     new = record(store, [page._replace(n_items=N + ADDED) for page in pages[40:]])
@@ -399,7 +405,8 @@ def test_the_newest_snapshot_stays_the_newest_when_the_last_events_are_erased(st
     states, lease = States(store), lease_of(store)
     events = record(store, pages)
     store.delete_events([event.id for event in events[40:]], lambda deleted: [])
-    states.cover(lease, learner(store), 80, TARGET)
+    state_in(states, store)
+    states.save(lease, DEFAULT, keep=1)
     store.erase(lease, LATER, 100)
     target = bothworlds.policy("comb-ucb"), N + ADDED, M
     again = States(store)
@@ -407,7 +414,7 @@ def test_the_newest_snapshot_stays_the_newest_when_the_last_events_are_erased(st
     again.save(lease, DEFAULT)
     newest = store.snapshot(DEFAULT)
     assert (state.pages, newest.number) == (40, 80)
-    assert same_bits(decode(newest.state, *target), state)
+    assert same_bits(decode(newest.state, Target(*target)), state)
 
 
 # Verify
@@ -428,10 +435,10 @@ def prepared(store, pages, saves=(20, 60)):
 
 def test_verify_learns_the_log_again(store, pages):
     events = prepared(store, pages)
-    found = verify(store, learner(store), *TARGET)
+    found = verify(store, learner(store), TARGET)
     assert found[:-1] == (0, 80, (20, 60), (), ())
     assert same_bits(found.state, log_of(events))
-    assert same_bits(relearned(store, learner(store), *TARGET), found.state)
+    assert same_bits(relearned(store, learner(store), TARGET), found.state)
 
 
 def test_verify_notices_one_bit(store, pages):
@@ -439,7 +446,7 @@ def test_verify_notices_one_bit(store, pages):
     wrong = log_of(events[:60])
     wrong.state.loss[0, 0] = np.nextafter(wrong.state.loss[0, 0], 9.0)
     store.save_snapshot(lease_of(store), DEFAULT, 60, SNAPSHOT_FORMAT, encode(wrong))
-    assert verify(store, learner(store), *TARGET).different == (60,)
+    assert verify(store, learner(store), TARGET).different == (60,)
 
 
 def test_verify_notices_events_in_another_order(store, pages):
@@ -448,39 +455,39 @@ def test_verify_notices_events_in_another_order(store, pages):
     shuffled = [events[k] for k in np.random.default_rng(0).permutation(60)]
     arrived = [msgspec.structs.replace(event, number=k) for k, event in enumerate(shuffled, 1)]
     store.save_snapshot(lease_of(store), DEFAULT, 60, SNAPSHOT_FORMAT, encode(log_of(arrived)))
-    assert verify(store, learner(store), *TARGET).different == (60,)
+    assert verify(store, learner(store), TARGET).different == (60,)
 
 
 def test_verify_begins_with_the_oldest_snapshot_if_events_are_erased(store, pages):
     events = prepared(store, pages)
     store.delete_events([events[3].id], lambda deleted: [])
-    assert verify(store, learner(store), *TARGET)[:-1] == (0, 80, (20, 60), (), ())  # its content is still there
+    assert verify(store, learner(store), TARGET)[:-1] == (0, 80, (20, 60), (), ())  # its content is still there
     assert store.erase(lease_of(store), 0, 100) == 1
-    found = verify(store, learner(store), *TARGET)
+    found = verify(store, learner(store), TARGET)
     assert found[:-1] == (20, 60, (60,), (), ())
     assert same_bits(found.state, log_of(events))
-    assert relearned(store, learner(store), *TARGET).pages == 79
+    assert relearned(store, learner(store), TARGET).pages == 79
 
 
 def test_verify_names_snapshots_that_it_cannot_read(store, pages):
     prepared(store, pages)
-    found = verify(store, learner(store), bothworlds.policy("comb-ucb"), N + ADDED, M)
+    found = verify(store, learner(store), Target(bothworlds.policy("comb-ucb"), N + ADDED, M))
     assert found[:-1] == (0, 80, (), (), (20, 60))
 
 
 def test_verify_without_anything_to_begin_with(store, pages):
     events = record(store, pages[:20])
     lease = lease_of(store)
-    States(store).cover(lease, learner(store), 20, None)
+    States(store).cover(lease, learner(store), 20)
     late = events[-1].late_until + 1
     store.delete_old_events(lease, 1, late, late, 100, lambda count: [])
-    assert verify(store, learner(store), *TARGET) == (20, 0, (), (), (20,), None)
+    assert verify(store, learner(store), TARGET) == (20, 0, (), (), (20,), None)
 
 
 def test_verify_begins_after_a_reset(store, pages):
     prepared(store, pages)
     store.reset_learners([DEFAULT], [])
     new = record(store, [page._replace(number=page.number + 80, n_items=N + ADDED) for page in pages[:10]])
-    found = verify(store, learner(store), *TARGET)
+    found = verify(store, learner(store), TARGET)
     assert found[:-1] == (0, 10, (), (), ())
     assert found.state.number == new[-1].number == 90

@@ -99,15 +99,13 @@ def counted(calls, function):
 
 @pytest.mark.slow
 def test_states_and_lists_are_made_when_they_are_used(tmp_path, monkeypatch):
-    """A thousand surfaces with twenty segments start without reading a state."""
+    """Hundreds of surfaces with arms start without reading a state."""
     place = str(tmp_path / "store.db")
-    surfaces, segments = 100, 20
+    surfaces = 100
     with closing(open_store(place)) as store:
         made = surface_rules.create_surface("one", {"slots": 3, "items": ITEMS}, 0).surface
         for k in range(surfaces):
-            saved = store.save_surface(msgspec.structs.replace(made, name=f"s{k}"), [])
-            for segment in range(segments):
-                store.admit_learner(saved.id, f"m{segment}" if segment else "", 0, 100)
+            store.save_surface(msgspec.structs.replace(made, name=f"s{k}"), [])
 
     async def whole(store):
         read: list[object] = []
@@ -118,10 +116,10 @@ def test_states_and_lists_are_made_when_they_are_used(tmp_path, monkeypatch):
             for name in range(50):  # the first page of the dashboard
                 assert (await engine.reports.headline(f"s{name}"))["rounds"] == 0
             assert (read, engine.states.size) == ([], 0)
-            page = await engine.rank("s7", "r", segment="m3")
+            page = await engine.rank("s7", "r")
             await answer(engine, page, [0])
             await refreshed(engine)
-            assert {learner_id for learner_id, *_ in read} == {engine.registry.served("s7").learner("m3").learner.id}
+            assert {learner_id for learner_id, *_ in read} == {engine.registry.served("s7").learner().learner.id}
             assert [served.surface.name for served in engine.registry.by_id.values() if served.in_use()] == ["s7"]
 
     with closing(open_store(place)) as store:

@@ -14,7 +14,7 @@ from bothworlds.core import Decision
 from bothworlds.policies.logged_pages import LogState
 from bothworlds.policies.pages import has_parts
 from bothworlds.serve.engine import states
-from bothworlds.serve.engine.states import decode, encode, learn_events, page_of, same_bits, size_of
+from bothworlds.serve.engine.states import Target, decode, encode, learn_events, page_of, same_bits, size_of
 from bothworlds.serve.model import BASELINE_ARM, LOSS_UNIT
 from tests.cases import case
 from tests.policies.informed import informed
@@ -42,12 +42,12 @@ def learned(policy, events, sizes=(10_000,), shape=None):
 
 
 def parts_of(snapshot):
-    """The header of a snapshot, the numbers, and the arrays by path."""
+    """The header of a snapshot, the numbers, known values of labels, and the arrays by path."""
     return msgspec.msgpack.decode(zlib.decompress(snapshot))
 
 
 def restored(state, reset=0, policy=None, shape=None):
-    return decode(encode(state, reset), policy or state.policy, *(shape or state.shape), reset)
+    return decode(encode(state, reset), Target(policy or state.policy, *(shape or state.shape)), reset)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_a_snapshot_of_something_else_is_of_no_use(events, monkeypatch):
     assert restored(state) is not None
     assert restored(state, shape=(n + 1, m)) is not None  # an item was added since
     assert restored(state, reset=3) is not None
-    assert decode(encode(state, 3), policy, n, m, 4) is None
+    assert decode(encode(state, 3), Target(policy, n, m), 4) is None
     assert restored(state, shape=(n, m - 1)) is None
     assert restored(state, policy=bothworlds.policy("all-weather", share=0.03)) is None
     assert restored(state, policy=bothworlds.policy("gibbs-ts")) is None
@@ -200,18 +200,18 @@ def test_a_snapshot_of_something_else_is_of_no_use(events, monkeypatch):
     assert restored(counting, shape=(N + 1, M)) is None  # a state without parts does not grow
     snapshot = encode(state)
     monkeypatch.setattr(states, "_versions", lambda: (("numpy", "0.0"),))
-    assert decode(snapshot, policy, *shape) is None
+    assert decode(snapshot, Target(policy, *shape)) is None
 
 
 def test_a_damaged_snapshot_is_of_no_use(events):
     state = learned(bothworlds.policy("comb-ucb"), events)
     snapshot = encode(state)
-    header, numbers, arrays = parts_of(snapshot)
+    header, numbers, known, arrays = parts_of(snapshot)
     path, (kind, dtype, shape, content) = next(iter(arrays.items()))
     damaged = [b"", b"{}", snapshot[:-1], snapshot[:200], zlib.compress(b"123"), b"\n" + snapshot]
     damaged += [bytes([*snapshot[:-9], 0, *snapshot[-8:]])]
     damaged += [
-        zlib.compress(msgspec.msgpack.encode((header, numbers, wrong)))
+        zlib.compress(msgspec.msgpack.encode((header, numbers, known, wrong)))
         for wrong in (
             {name: array for name, array in arrays.items() if name != path},
             arrays | {"x": (kind, dtype, shape, content)},
@@ -220,7 +220,7 @@ def test_a_damaged_snapshot_is_of_no_use(events):
     ]
     for k, one in enumerate(damaged):
         with case(k=k):
-            assert decode(one, state.policy, *state.shape) is None
+            assert decode(one, Target(state.policy, *state.shape)) is None
 
 
 def test_work_arrays_are_neither_saved_nor_compared(events):
@@ -228,7 +228,7 @@ def test_work_arrays_are_neither_saved_nor_compared(events):
     twin = restored(state)
     state.policy.decide(state.state, np.random.default_rng(0))
     assert same_bits(state, twin)
-    assert not [path for path in parts_of(encode(state))[2] if ".work." in path]
+    assert not [path for path in parts_of(encode(state))[3] if ".work." in path]
     twin.state.loss[0, 0] = np.nextafter(twin.state.loss[0, 0], 9.0)
     assert not same_bits(state, twin)
 

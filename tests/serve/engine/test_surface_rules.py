@@ -290,18 +290,6 @@ def test_what_cannot_be_promoted_is_refused():
 # Starts and the guard
 
 
-def test_a_start_without_effect_is_refused():
-    with pytest.raises(Invalid, match="has learned from 20 rounds already"):
-        surface_rules.start_from_baseline(surface(), "", 20, 20, NOW)
-    for rounds in (0, -1, 10**7, True):
-        with pytest.raises(Invalid, match="rounds must be"):
-            surface_rules.start_from_baseline(surface(), "", rounds, 0, NOW)
-    started = surface_rules.start_from_baseline(surface(), "m", 50, 0, NOW).surface
-    assert started.baseline_starts == {"m": 50}
-    assert surface_rules.without_baseline_start(started, "m", NOW).surface.baseline_starts == {}
-    assert not surface_rules.without_baseline_start(started, "", NOW).action
-
-
 def test_the_guard_takes_all_but_the_exploration_share_and_a_person_restarts():
     known = surface_with(NEW | {"share": 0.4}, holdout=0.2, floor=0.01)
     guarded = surface_rules.activate_guard(known, 7, "new")

@@ -28,7 +28,7 @@ EVENT = Event(
     id=bytes(range(16)),
     surface_id=3,
     learner_id=17,
-    segment="mobile",
+    context={"segment": "mobile", "device": "phone"},
     arm="learner",
     created_at=1,
     expires_at=2,
@@ -59,7 +59,9 @@ def test_a_token_restores_the_event_exactly():
 
 
 def test_tokens_are_short():
-    five = changed(items=(1, 22, 3, 14, 5), p=(0.123456789,) * 5, learn=31, pinned=0, absent=(), note=(), visitor=None)
+    five = changed(
+        items=(1, 22, 3, 14, 5), p=(0.123456789,) * 5, learn=31, pinned=0, absent=(), note=(), visitor=None, context={}
+    )
     now = 1_700_000_000_000
     five = msgspec.structs.replace(five, created_at=now, expires_at=now + 600_000, late_until=now + 87_000_000)
     assert 150 < len(SIGNER.sign(five)) < 250
@@ -69,7 +71,7 @@ def test_tokens_are_short():
         note=(0.1,) * 51,
         absent=tuple(range(0, MAX_ITEMS_EVER, 2)),
         n=MAX_ITEMS_EVER + 20_000,
-        segment="é" * 128,
+        context={f"{k}" * 64: "é" * 64 for k in range(8)},
     )
     assert len(SIGNER.sign(long)) < MAX_TOKEN_LENGTH
     assert SIGNER.read(SIGNER.sign(long)) == long

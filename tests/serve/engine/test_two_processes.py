@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.engine import learning
+from bothworlds.serve.engine.served import Constraints
 from bothworlds.serve.engine.states import relearned, same_bits
 from bothworlds.serve.stores import open_store
 from tests.serve.running import (
@@ -38,7 +39,7 @@ def two(postgres):
                     running(first, clock, refresh_ms=5) as one,
                     running(second, clock, refresh_ms=5) as other,
                 ):
-                    await put_surface(one, policy="ftrl-pbm")
+                    await put_surface(one, policy="all-weather", labels={"device": None, "age": [20, 40]})
                     await other.registry.catch_up()
                     await test(one, other, clock)
 
@@ -47,26 +48,29 @@ def two(postgres):
     return run
 
 
-def rounds(engine, segment=""):
-    one = engine.registry.served("home").learner(segment)
-    return one.lists.source.rounds if one is not None and one.lists is not None else -1
+def rounds(engine):
+    one = engine.registry.served("home").learner()
+    return one.lists.source.rounds if one.lists is not None else -1
 
 
 @pytest.mark.slow
 def test_both_learn_every_settled_event_in_the_same_order(two):
     async def check(one, other, clock):
         for k in range(60):
-            await visit((one, other)[k % 2], f"v{k}", {"a"}, segment=["", "m"][k % 3 == 0])
-        for segment, pages in (("", 40), ("m", 20)):
-            for engine in (one, other):
-                await engine.rank("home", "r", segment=segment)  # used in both
-            await eventually(lambda: rounds(one, segment) == rounds(other, segment) == pages)  # noqa: B023
-            assert same_bits(state_of(one, segment), state_of(other, segment))
-            served = one.registry.served("home")
-            learner = served.learner(segment).learner
-            replayed = relearned(one.registry.store, learner, served.policies[0], *served.shape)
-            assert same_bits(state_of(one, segment), replayed)
-            lists = [engine.registry.served("home").learner(segment).lists for engine in (one, other)]
+            context = {"device": "one" if k % 2 else "two", "age": k}
+            await visit((one, other)[k % 2], f"v{k}", {"a"}, context=context)
+        for engine in (one, other):
+            await engine.rank("home", "r")  # used in both
+        await eventually(lambda: rounds(one) == rounds(other) == 60)
+        assert same_bits(state_of(one), state_of(other))
+        served = one.registry.served("home")
+        assert same_bits(
+            state_of(one), relearned(one.registry.store, served.learner().learner, served.target(served.learner()))
+        )
+        for known_as in ((), (("device", "one"),)):
+            seen_by = Constraints(context=known_as)
+            first, second = (engine.registry.served("home") for engine in (one, other))
+            lists = [of.make(of.learner(), seen_by) for of in (first, second)]
             assert lists[0].id == lists[1].id
             assert np.array_equal(lists[0].marginals, lists[1].marginals)
         numbers = [event.number for event in log_of(one.registry.store).values() if event.number]
@@ -110,13 +114,9 @@ def test_what_one_changes_the_other_knows(two):
         await written(one)
         assert (await other.rank("home", "r1")).slots == ranked.slots
         assert (await answer(other, ranked, [0])).status == "accepted"
-        await visit(one, "m1", {"a"}, segment="m")
-        await eventually(lambda: other.registry.served("home").learner("m") is not None)
-        old = other.registry.served("home").learner("m").learner.id
-        await one.administration.delete_segment("home", "m", actor="test")
-        await eventually(lambda: other.registry.served("home").learner("m") is None)
-        assert (await visit(other, "m2", {"a"}, segment="m")).segment == "m"
-        assert other.registry.served("home").learner("m").learner.id != old
+        await one.administration.patch_surface("home", {"labels": ["country"]}, actor="test")
+        await eventually(lambda: other.registry.surface("home").labels == {"country": None})
+        assert (await visit(other, "m2", {"a"}, context={"country": "de"})).context == {"country": "de"}
         await one.administration.rotate_secret(actor="test", forget=True)
         other.secrets.followed_at = -1e9
         await eventually(lambda: other.secrets.signer.number == 2)

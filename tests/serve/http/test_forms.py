@@ -128,7 +128,7 @@ settings_of_surfaces = st.builds(
     baseline=st.lists(st.from_regex(r"[a-z][a-z ]{0,9}[a-z]", fullmatch=True)).map(tuple),
     guard=st.booleans(),
     attribution_seconds=st.floats(1, 1e6),
-    max_segments=st.integers(1, 10_000),
+    labels=st.none() | st.dictionaries(st.from_regex(r"[a-z]{1,9}", fullmatch=True), st.none(), max_size=3),
 )
 
 

@@ -96,7 +96,7 @@ def provoked(serving, engine, store):
     event = client("POST", "/v1/surfaces/home/rank", json={"request_id": "r"}).json()["event_id"]
     good = good_bodies()
     for operation in OPERATIONS:
-        filled = operation.path.format(surface="home", item="a", segment="mobile", event_id=event, key_id=doomed)
+        filled = operation.path.format(surface="home", item="a", event_id=event, key_id=doomed)
         method, template, body = operation.method, operation.path, good.get(operation.name, {})
         variants = variants_of(operation, body)
         for _ in range(2 if method == "PUT" else 1):
@@ -104,9 +104,9 @@ def provoked(serving, engine, store):
         for options in variants:
             note(client, method, filled, template, **options)
         absent = {"surface": f"not-{operation.name}", "event_id": "0" * 32, "key_id": "nobody"}
-        note(client, method, operation.path.format(item="new", segment="new", **absent), template, **body)
+        note(client, method, operation.path.format(item="new", **absent), template, **body)
         for surface, item in (("home", "new"), ("home", "x" * 200), ("%FF", "a")):
-            path = operation.path.format(surface=surface, item=item, segment=item, event_id="", key_id="k")
+            path = operation.path.format(surface=surface, item=item, event_id="", key_id="k")
             note(client, method, path, template)
         for fault in (Conflict("somebody was quicker"), Invalid("this cannot be")):
             note(client, method, filled, template, failing(engine, fault), **body)
@@ -139,7 +139,7 @@ def variants_of(operation, body):
         {**body, "headers": {"if-match": '"999"', **body.get("headers", {})}},
         {"json": {"version": 999, **body.get("json", {})}},
         {"headers": {"if-none-match": '"1", "2", "3", "4", "5", "6", "7", "8", "9"'}},
-        {"params": {"segment": "x" * 200, "format": "xml"}},
+        {"params": {"context": "[]", "visitor": "x", "format": "xml"}},
         {"params": {"surface": "nowhere", "request_id": "r"}},
         {"headers": {"accept": "image/png"}},
     ]
@@ -166,7 +166,7 @@ def test_every_documented_status_occurs(serving, engine, store):
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_without_key_role_or_store_the_documented_status_is_returned(operation, serving, store, monkeypatch):
     client = serving(hosts=["localhost"])
-    path = operation.path.format(surface="home", item="a", segment="mobile", event_id="0" * 32, key_id="k")
+    path = operation.path.format(surface="home", item="a", event_id="0" * 32, key_id="k")
     body = good_bodies().get(operation.name, {})
     if operation.name == "feedback":
         body = {"json": {"events": [{"event_id": "e", "token": "t"}]}}

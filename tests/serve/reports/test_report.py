@@ -38,7 +38,7 @@ KEYS = {
     "recent": {"window_seconds", "since", "until", "headline", "holdout", "uplift"},
     "sample_ratio": {"alarm", "evidence", "alarm_at", "share", "learner", "holdout"},
     "shift": {"alarm", "recent", "long_run", "z", "note"},
-    "marginals": {"items", "segment", "slots", "x"},
+    "marginals": {"items", "context", "slots", "x"},
 }
 
 
@@ -110,8 +110,7 @@ async def test_a_report_covers_one_segment_or_all_of_them(engine, store, clock):
     assert pages == {"x": 10, "y": 20, None: 30}
     assert (await engine.reports.report("home", until=until))["holdout"] is None
     assert "without a holdout" in " ".join((await engine.reports.report("home"))["warnings"])
-    with pytest.raises(Unknown):
-        await engine.reports.report("home", segment="z")
+    assert (await engine.reports.report("home", segment="z"))["headline"]["pages"] == 0
     with pytest.raises(Unknown):
         await engine.reports.report("away")
     with pytest.raises(Invalid):
@@ -152,7 +151,6 @@ def some_events(rng: np.random.Generator, attraction: np.ndarray, x: np.ndarray,
                 id=b"",
                 surface_id=1,
                 learner_id=1,
-                segment="",
                 arm="learner",
                 created_at=0,
                 expires_at=0,
@@ -178,19 +176,6 @@ def test_intervals_of_weighted_click_rates_cover_the_true_value(rng):
             _, low, high = rates[i]
             covered[i] += low is None or low <= attraction[i] <= high
     assert (covered > 0.85 * 100).all()
-
-
-@with_engine()
-async def test_the_report_on_all_segments_shows_the_marginals_of_the_busiest_one(engine, store, clock):
-    assert (await engine.reports.report("home"))["marginals"]["segment"] == ""
-    for k in range(30):
-        await visit(engine, f"m{k}", {"a"}, segment="mobile")
-    await refreshed(engine)
-    report, mobile = await engine.reports.report("home"), await engine.reports.state("home", "mobile")
-    assert report["marginals"]["segment"] == "mobile"
-    assert report["marginals"]["x"] == mobile["marginals"]["x"]
-    assert report["learning"]["policy_id"] == mobile["policy_id"]
-    assert (await engine.reports.report("home", segment=""))["marginals"]["segment"] == ""
 
 
 def test_identical_pages_still_give_an_interval_of_positive_width():

@@ -26,7 +26,7 @@ class ReportStore(WeekStore):
     def deleted(self, surface_id):
         return DeletedEvents(0, -1)
 
-    def policies(self, surface_id, segment, number, since, limit):
+    def policies(self, surface_id, number, since, limit):
         return []
 
     def events(self, surface_id, since, until):

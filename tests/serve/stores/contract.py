@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -289,53 +288,29 @@ def check_the_revision_grows_with_every_change_of_surfaces_and_learners(store: S
 
     surface = store.save_surface(a_surface(), [])
     assert changed()
-    learner = store.admit_learner(surface.id, "", 0, 10)
-    assert learner is not None
-    assert changed()
-    store.admit_learner(surface.id, "", 0, 10)
-    store.use_learners({learner.id: NOON})
     store.write([], [feedback_on(2)], NOON)
     settle(store)
     assert not changed()
-    store.reset_learners([learner.id], [])
-    assert changed()
-    store.delete_learners([learner.id], no_audit)
+    store.reset_learners([1], [])
     assert changed()
     store.delete_surface(surface, no_audit)
     assert changed()
 
 
 @check
-def check_segments_are_admitted_up_to_the_limit(store: Store) -> None:
-    id = store.save_surface(a_surface(), []).id
-    admitted = [store.admit_learner(id, name, 0, 3) for name in ("", "a", "b", "c", "a", "")]
-    assert [learner and learner.segment for learner in admitted] == ["", "a", "b", None, "a", ""]
-    of_arm = store.admit_learner(id, "a", 1, 3, NOON)  # another learner of a segment that exists
-    assert of_arm is not None
-    assert (of_arm.number, of_arm.used_at) == (1, NOON)
-    assert store.admit_learner(id + 1, "", 0, 3) is None
-    assert store.learners(id) == [*(one for one in admitted[:3] if one), of_arm] == store.learners()
-    store.use_learners({of_arm.id: NOON + 9, admitted[0].id: 7})  # type: ignore[union-attr]
-    store.use_learners({of_arm.id: NOON + 2})
-    assert [learner.used_at for learner in store.learners()] == [7, 0, 0, NOON + 9]
-
-
-@check
-def check_processes_that_admit_at_once_keep_to_the_limit(store: Store) -> None:
-    id = store.save_surface(a_surface(), []).id
-    together, admitted = threading.Barrier(6), []
-
-    def admit(name: str) -> None:
-        together.wait(60)
-        admitted.append(store.admit_learner(id, name, 0, 4) is not None)
-
-    threads = [threading.Thread(target=admit, args=(f"s{k}",)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(admitted) == [False] * 3 + [True] * 3
-    assert len(store.learners(id)) == 3
+def check_every_policy_of_a_surface_has_a_learner_for_ever(store: Store) -> None:
+    started(store, "home", "other")
+    assert [(one.id, one.surface_id, one.number) for one in store.learners()] == [
+        (1, 1, 0), (2, 1, 1), (3, 2, 0), (4, 2, 1),
+    ]  # fmt: skip
+    home = store.surfaces()[0]
+    without = replace(home, version=2, settings=replace(home.settings, arms=()))
+    store.save_surface(without, [])
+    store.save_surface(replace(home, version=3), [])
+    assert [(one.id, one.number) for one in store.learners(1)] == [(1, 0), (2, 1)]
+    store.delete_surface(store.surfaces()[1], no_audit)
+    assert store.save_surface(a_surface("new"), []).id == 3
+    assert [one.id for one in store.learners()] == [1, 2, 5, 6]
 
 
 @check
@@ -358,45 +333,6 @@ def check_a_reset_is_a_number(store: Store) -> None:
 
 
 # Deletion
-
-
-@check
-def check_nothing_of_a_deleted_segment_comes_back(store: Store) -> None:
-    started(store)
-    store.write([an_event(5)], [feedback_on(k) for k in (1, 2, 3)], NOON)
-    settle(store)
-    lease = a_lease(store)
-    store.save_snapshot(lease, 2, 3, "f", b"state")
-    store.save_policy("p", 2, NOON, b"policy")
-    assert store.delete_learners([2], lambda n: [{"events": n}], totals=True) == 3
-    again = store.admit_learner(1, "phone", 0, 100)
-    assert again is not None
-    assert again.id not in (1, 2)
-    store.write([an_event(5), an_event(9)], [], NOON)
-    assert store.write([], [feedback_on(k, 1) for k in (1, 5, 7)], NOON) == ["expired"] * 3
-    store.save_snapshot(lease, 2, 3, "f", b"state")
-    store.save_policy("q", 2, NOON, b"policy")
-    assert [event.id for event in store.events(1, 0, 2 * NOON)] == [an_event(2).id]
-    assert settle(store, NOON + YEAR) == []
-    assert (store.snapshot(2), store.count_rows(["policies"])) == (None, 0)
-    assert {row["segment"] for row in store.history(1, 0, 2 * NOON, 60_000)} == {""}
-    new = [feedback_on(11, learner_id=again.id)]
-    assert store.write([], new, NOON) == ["accepted"]
-    assert [(event.number, event.segment) for event in settle(store)] == [(4, "phone")]
-    assert [entry["events"] for entry in store.audit(None, 10)] == [3]
-
-
-@check
-def check_a_segment_of_a_page_from_the_future_can_be_deleted_and_used_again(store: Store) -> None:
-    started(store)
-    lease = a_lease(store)
-    far = dict.fromkeys(("created_at", "expires_at", "late_until", "settled_at"), NOON + 8 * YEAR)
-    assert store.import_events(lease, [an_imported(1, **far)]) == 1
-    store.delete_learners([2], no_audit, totals=True)
-    learner = store.admit_learner(1, "phone", 0, 100)
-    assert learner is not None
-    assert store.write([], [feedback_on(k, 1, learner_id=learner.id) for k in (3, 5)], NOON) == ["accepted"] * 2
-    assert [event.number for event in settle(store)] == [2, 3]
 
 
 @check
@@ -665,13 +601,13 @@ def check_policies_are_kept_and_thinned(store: Store) -> None:
     started(store)
     for k in range(400):
         store.save_policy(f"p{k}", 1, NOON + k * 20_000, b"%d" % k)
-    times = [at for at, _, _ in store.policies(1, "", 0, 0, 10_000)]
+    times = [at for at, _, _ in store.policies(1, 0, 0, 10_000)]
     assert times[-200:] == [NOON + k * 20_000 for k in range(200, 400)]
     assert len(times) - 200 <= 2 + 3  # hours that have begun, and what a minute has added
-    few = store.policies(1, "", 0, NOON + 5_000_000, 10)
+    few = store.policies(1, 0, NOON + 5_000_000, 10)
     assert len(few) == 10
     assert few[-1] == (NOON + 399 * 20_000, "p399", b"399")
-    assert store.policies(1, "phone", 0, 0, 10) == store.policies(1, "", 1, 0, 10) == []
+    assert store.policies(1, 1, 0, 10) == []
 
 
 @check

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from bothworlds.serve.events import Event, Feedback, Listed
-from bothworlds.serve.model import Item, Surface, SurfaceSettings
+from bothworlds.serve.model import ArmSettings, Item, Surface, SurfaceSettings
 from bothworlds.serve.stores import Store
 
 ITEMS, SLOTS = 5, 3
@@ -17,21 +17,22 @@ LIMIT = 400
 
 def a_surface(name: str = "home", *, id: int = 0, version: int = 1) -> Surface:
     items = tuple(Item(name=f"i{k}", index=k, state="active", added_at=NOON, changed_at=NOON) for k in range(ITEMS))
-    settings = SurfaceSettings(slots=SLOTS, policy_settings={"rate": 0.1})
-    return Surface(id=id, name=name, version=version, settings=settings, items=items, created_at=NOON, changed_at=NOON)
+    settings = SurfaceSettings(slots=SLOTS, arms=(ArmSettings(name="new", share=0.3),))
+    return Surface(
+        id=id, name=name, version=version, settings=settings, items=items, created_at=NOON, changed_at=NOON,
+        arm_learners={"new": 1}, n_learners=2,
+    )  # fmt: skip
 
 
 def started(store: Store, *names: str) -> Store:
-    """A store with surfaces, each with a learner 2k - 1 of the default segment and 2k of the segment "phone"."""
+    """A store with surfaces, each with a learner 2k - 1 of its own policy and 2k of an arm."""
     for name in names or ("home",):
-        surface = store.save_surface(a_surface(name), [])
-        for segment in ("", "phone"):
-            assert store.admit_learner(surface.id, segment, 0, 100, NOON)
+        store.save_surface(a_surface(name), [])
     return store
 
 
 def an_event(number: int, surface_id: int = 1, **changes: Any) -> Event:
-    """An event that its number fixes completely: of the default segment if it is even, of "phone" if it is odd."""
+    """An event that its number fixes completely: with the second learner, and of the segment "phone", if it is odd."""
     chance = random.Random(number)
     held_out = number % 7 == 0
     listed = Listed(
@@ -47,7 +48,7 @@ def an_event(number: int, surface_id: int = 1, **changes: Any) -> Event:
         "id": number.to_bytes(16, "big"),
         "surface_id": surface_id,
         "learner_id": 2 * surface_id - 1 + number % 2,
-        "segment": ("", "phone")[number % 2],
+        "context": {"segment": "phone", "device": f"d{number % 3}"} if number % 2 else {},
         "arm": "holdout" if held_out else "learner",
         "created_at": NOON + number,
         "expires_at": NOON + number + WINDOW,

@@ -84,20 +84,15 @@ class TakesAnyVersion(Store):
         return super().save_surface(surface, audit)
 
 
-class AdmitsWithoutALimit(Store):
-    def admit_learner(self, surface_id: int, segment: str, number: int, limit: int, now: int = 0) -> Any:
-        return super().admit_learner(surface_id, segment, number, limit + 1, now)
-
-
 class UsesNumbersOfLearnersAgain(Store):
-    def delete_learners(self, *args: Any, **options: Any) -> int:
+    def delete_surface(self, *args: Any) -> None:
+        super().delete_surface(*args)
         sql(self, "UPDATE numbers SET value = value - 1 WHERE name = 'learner'")
-        return super().delete_learners(*args, **options)
 
 
-class KeepsTotalsOfSegments(Store):
-    def delete_learners(self, ids: Any, audit: Any, *, totals: bool = False) -> int:
-        return super().delete_learners(ids, audit)
+class LosesTheContext(Store):
+    def find_events(self, ids: Sequence[bytes]) -> dict[bytes, Event]:
+        return {id: replace(event, context={}) for id, event in super().find_events(ids).items()}
 
 
 class ForgetsWhatWasDeleted(Store):
@@ -133,9 +128,8 @@ BROKEN = {
     LearnsLateClicks: contract.check_a_settled_event_changes_only_by_late_clicks,
     IgnoresTheLease: contract.check_only_the_holder_of_the_lease_writes,
     TakesAnyVersion: contract.check_a_change_of_an_old_version_is_refused,
-    AdmitsWithoutALimit: contract.check_segments_are_admitted_up_to_the_limit,
-    UsesNumbersOfLearnersAgain: contract.check_nothing_of_a_deleted_segment_comes_back,
-    KeepsTotalsOfSegments: contract.check_nothing_of_a_deleted_segment_comes_back,
+    UsesNumbersOfLearnersAgain: contract.check_every_policy_of_a_surface_has_a_learner_for_ever,
+    LosesTheContext: contract.check_a_request_has_one_list,
     ForgetsWhatWasDeleted: contract.check_a_deleted_event_never_comes_back,
     ResetsByTheClock: contract.check_a_reset_is_a_number,
     CountsEveryVisit: contract.check_feedback_is_counted_by_arm_and_once_for_each_visitor,

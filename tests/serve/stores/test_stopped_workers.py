@@ -202,7 +202,7 @@ def test_workers_that_write_and_settle_at_once_number_every_event_once(place: st
     modes: Any = {1: "final", 2: "final"}
 
     def page(k: int) -> dict[str, Any]:
-        return {"surface_id": k % 2 + 1, "learner_id": 2 * (k % 2) + 1, "segment": ""}
+        return {"surface_id": k % 2 + 1, "learner_id": 2 * (k % 2) + 1, "context": {}}
 
     def worker(index: int) -> None:
         store, owner = stores[index], f"worker {index}"
@@ -256,38 +256,6 @@ def test_requests_that_are_repeated_while_their_visitor_is_deleted_do_not_come_b
     settle(first, NOON + WINDOW + 999)
     assert [event.id for event in first.settled_after(1, 0, 1000)] == learned
     assert len(set(learned)) == len(learned)
-    for store in {first, second}:
-        store.close()
-
-
-@pytest.mark.slow
-@on_both
-def test_a_segment_that_is_deleted_under_traffic_leaves_nothing_and_stops_nobody(place: str) -> None:
-    first = started(open_store(place))
-    second = open_store(place) if first.shared else first
-    deleted = threading.Event()
-
-    def traffic() -> None:
-        start = 0
-        while not deleted.is_set() or start % 80:
-            start += 8
-            second.write([an_event(start + 1)], [feedback_on(k, 1) for k in range(start, start + 8)], NOON)
-            settle(second, NOON + start)
-
-    def delete() -> None:
-        while len(first.settled_after(1, 0, 50)) < 50:
-            time.sleep(0.001)
-        assert first.delete_learners([2], no_audit, totals=True) > 0
-        deleted.set()
-
-    together(traffic, delete)
-    settle(first, 2 * NOON)
-    assert {event.learner_id for event in first.events(1, 0, 2 * NOON)} == {1}
-    assert first.count_rows(["learners"]) == 1
-    numbers = [event.number or 0 for event in first.settled(1)]
-    assert numbers == sorted(set(numbers))
-    assert first.last_numbers()[1] >= numbers[-1]
-    assert first.count_rows(["events"]) == len(numbers)
     for store in {first, second}:
         store.close()
 

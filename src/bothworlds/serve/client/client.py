@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import logging
 import os
 import threading
@@ -12,7 +13,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NotRequired, ParamSpec, Self, TypedDict, TypeVar
@@ -69,7 +70,8 @@ class Page:
     arm: str = "fallback"
     policy_id: str = ""
     p: tuple[float, ...] = ()
-    segment: str = ""  # the segment used; empty (the default one) if the surface had no place for the requested one
+    segment: str = ""  # the value of the label segment; empty if unknown
+    context: Mapping[str, str] = field(default_factory=dict)  # the labels that are learned for; empty: unknown
     unknown_items: tuple[str, ...] = ()  # names in exclude that the surface does not have
 
     @property
@@ -95,6 +97,7 @@ class Page:
             policy_id=answer["policy_id"],
             p=tuple(slot["p"] for slot in slots),
             segment=answer.get("segment", ""),
+            context=answer.get("context", {}),
             unknown_items=tuple(answer.get("unknown_items", ())),
         )
 
@@ -134,6 +137,7 @@ class Client:
         request_id: str | None = None,
         *,
         segment: str = "",
+        context: Mapping[str, str | bool | float] | None = None,
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         fallback: Sequence[str] | None = None,
@@ -142,15 +146,17 @@ class Client:
     ) -> Page:
         """Return the list to show; the same ``request_id`` gets the same list, None gets a new one.
 
-        ``visitor`` is your id of the visitor, who stays in the same arm; the service keeps only a hash of it. The list
-        is reported as shown, with the next clicks; with ``shown=False`` it is not, until ``shown`` or ``done`` is
-        called: pages that nobody reports as shown are not learned from.
+        ``context`` are the visitor's labels, and ``segment`` is the label of that name. ``visitor`` is your id of the
+        visitor, who stays in the same arm; the service keeps only a hash of it. The list is reported as shown, with
+        the next clicks; with ``shown=False`` it is not, until ``shown`` or ``done`` is called: pages that nobody
+        reports as shown are not learned from.
 
         Raises ClientError. With ``fallback``, makes a single attempt and returns these items in their own order,
         without the excluded ones, if it fails.
         """
         body: dict[str, Any] = {"request_id": request_id or uuid.uuid4().hex}
         body |= {"segment": segment} if segment else {}
+        body |= {"context": dict(context)} if context else {}
         body |= {"visitor": visitor} if visitor else {}
         body |= {"exclude": list(exclude)} if exclude else {}
         body |= {"pins": [{"slot": slot, "item": item} for slot, item in pins.items()]} if pins else {}
@@ -190,10 +196,6 @@ class Client:
         """Delete a surface with all its events; return False if there was none. Needs the role admin."""
         return self._delete(f"/v1/surfaces/{quote(surface, safe='')}")
 
-    def delete_segment(self, surface: str, segment: str) -> bool:
-        """Delete a segment with all its events; return False if there was none. Needs the role admin."""
-        return self._delete(f"/v1/surfaces/{quote(surface, safe='')}/segments/{quote(segment, safe='')}")
-
     def delete_event(self, event_id: str) -> bool:
         """Delete an event; what was learned from it stays. Return False if there was none. Needs the role admin."""
         return self._delete(f"/v1/events/{quote(event_id, safe='')}")
@@ -201,6 +203,11 @@ class Client:
     def delete_request(self, surface: str, request_id: str) -> int:
         """Delete the event of a request, if there is one; return how many were deleted. Needs the role admin."""
         query = urlencode({"surface": surface, "request_id": request_id})
+        return int(_require("deleted", self.call("DELETE", f"/v1/events?{query}")))
+
+    def delete_context(self, surface: str, context: Mapping[str, str]) -> int:
+        """Delete the events of visitors with all of these labels; return how many there were. Needs the role admin."""
+        query = urlencode({"surface": surface, "context": json.dumps(dict(context))})
         return int(_require("deleted", self.call("DELETE", f"/v1/events?{query}")))
 
     def delete_visitor(self, visitor: str) -> int:
@@ -403,9 +410,9 @@ class AsyncClient:
     feedback = _in_thread(Client.feedback)
     call = _in_thread(Client.call)
     delete_surface = _in_thread(Client.delete_surface)
-    delete_segment = _in_thread(Client.delete_segment)
     delete_event = _in_thread(Client.delete_event)
     delete_request = _in_thread(Client.delete_request)
+    delete_context = _in_thread(Client.delete_context)
     delete_visitor = _in_thread(Client.delete_visitor)
     click = _in_thread(Client.click)
     shown = _in_thread(Client.shown)

@@ -31,7 +31,7 @@ from starlette.staticfiles import StaticFiles
 from ..model import ServiceError, Surface, Unknown
 from ..schemas import Headline
 from . import arm_text, svg, text
-from .view_model import RANGES, View, event_view, heat_table, listed_items, listed_segments, most_likely_rows
+from .view_model import RANGES, View, event_view, heat_table, listed_items, most_likely_rows
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -154,8 +154,14 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]:
     engine = sources.engine
     surface, view = engine.registry.surface(request.path_params["surface"]), View.of(request.query_params)
-    report = await engine.reports.report(surface.name, since=view.since(surface), until=None, segment=view.segment)
-    segments = await engine.reports.segments(surface.name)
+    visitors = engine.registry.served(surface.name).visitors
+    labels = {name: visitors.values(name)[1:] for name in surface.labels}
+    context = {name: value for name, value in view.context.items() if value in labels.get(name, ())}
+    report = await engine.reports.report(
+        surface.name, since=view.since(surface), until=None, segment=view.segment, context=context
+    )
+    is_labelled = surface.labels or surface.item_labels
+    effects = (await engine.reports.effects(surface.name))["effects"] if is_labelled else []
     marginals = report["marginals"]
     rows = most_likely_rows(marginals, HEAT_ITEMS)
     return {
@@ -166,8 +172,8 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
         "heat": heat_table(marginals, rows),
         "charts": svg.probability_charts(marginals, report["marginals_history"], rows[:CHART_ITEMS])[:CHART_SLOTS],
         "charted_items": min(CHART_ITEMS, len(rows)),
-        "segments": listed_segments(segments),
-        "segments_total": len(segments),
+        "labels": labels,
+        "matters": text.what_matters(effects),
         "items": listed_items(report["items"], view.all_items),
         "health": await sources.health(),
         "audit": await sources.changes(surface.id, SURFACE_CHANGES),
@@ -207,7 +213,7 @@ def _environment() -> Environment:
         "percent": text.percent,
         "duration": text.duration,
         "timestamp": text.timestamp,
-        "segment": lambda name: name or "(default segment)",
+        "value": lambda name: name or "(unknown)",
         "path": lambda name: quote(name, safe=""),
     }
     return environment

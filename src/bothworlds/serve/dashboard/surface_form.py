@@ -25,7 +25,7 @@ TITLES: dict[str, tuple[str, ...]] = {
     "Comparison of policies": ("arms",),
     "Exploration": ("floor", "minimum_exposure", "baseline_rounds"),
     "Clicks or rewards": ("objective", "feedback", "attribution_seconds", "late_seconds"),
-    "Segments": ("max_segments", "segment_idle_days"),
+    "Context": ("labels", "item_labels"),
 }
 MORE = "More settings"  # the title of all others
 

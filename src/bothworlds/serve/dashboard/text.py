@@ -6,7 +6,7 @@ A missing, NaN or infinite number is shown as a dash. An uplift is shown only if
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeGuard
@@ -371,13 +371,42 @@ def shift_verdict(shift: Shift, counted: str = CLICKS) -> Verdict:
 def change_sentence(change: DetectedChange) -> str:
     """Return when a change of visitors began and when it was detected, in words.
 
-    >>> change_sentence({"segment": "", "changed_at": 1_700_000_000_000, "detected_at": 1_700_000_090_000})[:46]
+    >>> change_sentence({"changed_at": 1_700_000_000_000, "detected_at": 1_700_000_090_000})[:46]
     'Visitors click differently since 14 Nov 22:13 '
     """
-    who = f"Visitors of segment {change['segment']}" if change["segment"] else "Visitors"
     at, later = f"{timestamp(change['changed_at'], True)} UTC", change["detected_at"] - change["changed_at"]
     when = f"{at}. This was detected {duration(later / 1000.0)} later" if later > 0 else f"about {at}"
-    return f"{who} click differently since {when}, and the policy does not use what it had learned before."
+    return f"Visitors click differently since {when}, and the policy does not use what it had learned before."
+
+
+STRENGTHS = ((0.6, "strongly"), (0.3, "visibly"), (0.1, "a little"), (0.0, "not visibly"))  # from this sd on
+KNOWN_PAGES = 1000  # before, nothing is said of a label
+
+
+def what_matters(pairs: Sequence[Any]) -> list[tuple[str, str, int]]:
+    """Return which labels matter, in words, and the number of pages behind it; what matters most comes first.
+
+    A label of visitors that matters in no pair has one line.
+
+    >>> pairs = [{"visitor_label": "device", "item_label": label, "sd": sd, "values": 9, "pages": 5000}
+    ...     for label, sd in (("category", 0.8), ("slot", 0.02))]
+    >>> what_matters(pairs), what_matters([{**pairs[1], "visitor_label": "age", "pages": 20}])
+    ([('device x category', 'strongly', 5000)], [('age', 'not known yet', 20)])
+    """
+    lines: list[tuple[float, tuple[str, str, int]]] = []
+    for label in dict.fromkeys(pair["visitor_label"] for pair in pairs):
+        own = [pair for pair in pairs if pair["visitor_label"] == label]
+        if label == "all":  # what is the same for all visitors, but for items and slots themselves
+            own = [pair for pair in own if not pair["item_label"].startswith("item")]
+        known = [pair for pair in own if pair["pages"] >= KNOWN_PAGES]
+        mattering = [pair for pair in known if pair["sd"] >= STRENGTHS[-2][0]]
+        for pair in mattering or own[:1]:
+            strength = next(word for least, word in STRENGTHS if pair["sd"] >= least) if known else "not known yet"
+            item = pair["item_label"]
+            names = f"{label} x {item}" if mattering and item != "all" else label
+            names = item if label == "all" else names
+            lines.append((-pair["sd"] if known else 0.0, (names, strength, pair["pages"])))
+    return [line for _, line in sorted(lines, key=lambda line: line[0])]
 
 
 def feedback_lines(ends: FeedbackEnds) -> list[tuple[str, str]]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..model import Surface
-from ..schemas import ItemLine, Marginals, SegmentView
+from ..schemas import ItemLine, Marginals
 from . import text
 from .svg import probability_at
 
@@ -24,30 +24,35 @@ RANGES = {
     "all": ("all time", None),
 }
 MAX_ITEMS = 50  # in a table, unless all are requested
-MAX_SEGMENTS = 50
+LABEL = "label."  # before the name of a label in a query
 
 
 @dataclass(frozen=True)
 class View:
-    """The range and the segment (None: all of them together) that the query of an address selects."""
+    """What the query of an address selects.
+
+    The range, the value of the label segment (None: all visitors), and the labels of the visitor who sees the list.
+    """
 
     range: str = "24h"
     segment: str | None = None
     all_items: bool = False
+    context: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> View:
         """Parse a query; an invalid value is replaced by the default.
 
         >>> View.of({"range": "1h", "segment": "s:mobile"})
-        View(range='1h', segment='mobile', all_items=False)
-        >>> View.of({"range": "century", "segment": ""})
-        View(range='24h', segment=None, all_items=False)
+        View(range='1h', segment='mobile', all_items=False, context={})
+        >>> View.of({"range": "century", "segment": "", "label.device": "phone"})
+        View(range='24h', segment=None, all_items=False, context={'device': 'phone'})
         """
         requested, segment = query.get("range", ""), query.get("segment", "")
-        # The prefix distinguishes the default segment, whose name is empty, from no segment.
+        # The prefix distinguishes the unknown value, which is empty, from no value.
         chosen = segment[2:] if segment.startswith("s:") else None
-        return cls(requested if requested in RANGES else "24h", chosen, query.get("items") == "all")
+        context = {key.removeprefix(LABEL): query[key] for key in query if key.startswith(LABEL) and query[key]}
+        return cls(requested if requested in RANGES else "24h", chosen, query.get("items") == "all", context)
 
     def since(self, surface: Surface) -> int:
         """Return the start of the range in milliseconds, at most a minute before the surface was created.
@@ -65,6 +70,7 @@ class View:
     def query(self, **changes: str) -> dict[str, str]:
         """Return the query of this view, with changes."""
         now = {"range": self.range, "segment": "" if self.segment is None else f"s:{self.segment}"}
+        now |= {f"{LABEL}{name}": value for name, value in self.context.items()}
         return now | ({"items": "all"} if self.all_items else {}) | changes
 
 
@@ -106,12 +112,6 @@ def listed_items(lines: Sequence[ItemLine], show_all: bool) -> list[ItemLine]:
     """Return the items that were shown most often first; at most ``MAX_ITEMS`` unless ``show_all``."""
     ordered = sorted(lines, key=lambda line: (line["state"] == "removed", -line["shows"], line["name"]))
     return ordered if show_all else ordered[:MAX_ITEMS]
-
-
-def listed_segments(lines: Sequence[SegmentView]) -> list[SegmentView]:
-    """Return the ``MAX_SEGMENTS`` segments that were used last; none if there is only the default segment."""
-    ordered = sorted(lines, key=lambda line: (-(line["used_at"] or 0), line["name"]))
-    return ordered[:MAX_SEGMENTS] if len(lines) > 1 else []
 
 
 def event_view(event: Mapping[str, Any]) -> dict[str, Any]:

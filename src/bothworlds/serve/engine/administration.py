@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..events import Learner
-from ..model import (
-    BASELINE_ARM,
-    Conflict,
-    Invalid,
-    Surface,
-    TooMany,
-    Unknown,
-    checked_name,
-    learned_again,
-    segment_words,
-)
+from ..model import BASELINE_ARM, SEGMENT, Conflict, Invalid, LabelValue, Surface, learned_again
 from ..reports.inputs import retention_view
 from ..stores import StoreError, VersionConflict
 from . import surface_rules
@@ -31,29 +20,20 @@ if TYPE_CHECKING:
     from .tokens import SecretCache
 
 T = TypeVar("T")
-GUARD_ACTOR, EXPIRY_ACTOR = "guard", "expiry"  # actors in the audit log
+GUARD_ACTOR, REQUEST_ACTOR = "guard", "request"  # actors in the audit log
 ATTEMPTS = 5  # at a change while other processes change the same surface
 
 
 class Administration:
-    """Creates, changes, resets and deletes surfaces, their items, arms and segments.
+    """Creates, changes, resets and deletes surfaces, their items and arms.
 
     Coroutines are called in the thread of the event loop; they use the store in worker threads. When one returns, its
     change is durable, in the audit log, and served by this process. They raise subclasses of ServiceError.
-    Methods that are not coroutines block and raise StoreError, unless they only read. ``forget`` is called with the id
-    of a surface some of whose events were deleted.
+    Methods that are not coroutines block and raise StoreError, unless they only read.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        secrets: SecretCache,
-        clock: Callable[[], int],
-        forget: Callable[[int], None],
-    ) -> None:
-        self._store, self._registry, self._secrets = store, registry, secrets
-        self._clock, self._forget = clock, forget
+    def __init__(self, store: Store, registry: Registry, secrets: SecretCache, clock: Callable[[], int]) -> None:
+        self._store, self._registry, self._secrets, self._clock = store, registry, secrets, clock
         self._change_lock = asyncio.Lock()
 
     # Surfaces and items
@@ -80,8 +60,8 @@ class Administration:
     ) -> Surface:
         """Changes the given settings; all others stay as they are.
 
-        Another policy, other settings of it or other slots mean that the log is learned again; the lists of before are
-        served until that has happened.
+        Another policy, other settings of it, slots or labels mean that the log is learned again; the lists of before
+        are served until that has happened.
         """
 
         def change() -> Change:
@@ -103,11 +83,33 @@ class Administration:
 
         await self._retried(delete, if_version)
 
-    async def change_item(self, surface: str, item: str, action: ItemAction, *, actor: str) -> Surface:
-        """Adds, resumes, pauses or removes an item; what is known of it is kept in case it comes back."""
+    async def declare_segment(self, name: str) -> None:
+        """Declares the label "segment" on a surface without labels, since a request has one."""
 
         def change() -> Change:
-            return surface_rules.change_item(self._registry.surface(surface), item, action, self._clock())
+            surface = self._registry.surface(name)
+            if surface.settings.labels is not None:
+                return Change(surface)
+            return surface_rules.change_settings(surface, {"labels": [SEGMENT]}, self._clock())
+
+        await self._change(change, REQUEST_ACTOR)
+
+    async def change_item(
+        self,
+        surface: str,
+        item: str,
+        action: ItemAction,
+        *,
+        labels: Mapping[str, LabelValue] | None = None,
+        actor: str,
+    ) -> Surface:
+        """Adds, resumes, pauses or removes an item; what is known of it is kept in case it comes back.
+
+        An item that is added gets these labels, unless they are None.
+        """
+
+        def change() -> Change:
+            return surface_rules.change_item(self._registry.surface(surface), item, action, self._clock(), labels)
 
         return await self._change(change, actor)
 
@@ -136,75 +138,30 @@ class Administration:
             return False
         return True
 
-    # Learners and segments
-
-    async def reset(self, surface: str, *, segment: str | None, actor: str) -> None:
-        """Forgets what a segment has learned; all segments if None. Their log stays."""
+    async def reset(self, surface: str, *, actor: str) -> None:
+        """Forgets what all policies of a surface have learned. Its log stays."""
 
         def reset() -> None:
             known = self._registry.surface(surface)
-            ids = [one.id for one in self._learners(known, segment)]
-            detail = "all segments" if segment is None else segment_words(segment)
-            self._store.reset_learners(ids, [self._entry(known.id, actor, "reset", detail)])
+            ids = [one.id for one in self._store.learners(known.id)]
+            self._store.reset_learners(ids, [self._entry(known.id, actor, "reset", "")])
             self._registry.replace(known)
 
         await self._retried(reset)
 
-    async def start_from_baseline(self, surface: str, *, rounds: int, segment: str = "", actor: str) -> None:
-        """Shows the page's own order on most pages of a segment until it has learned from ``rounds`` rounds."""
+    async def start_from_baseline(self, surface: str, *, rounds: int, actor: str) -> None:
+        """Shows the page's own order on most pages until the surface has learned from ``rounds`` rounds."""
 
         def change() -> Change:
             served = self._registry.served(surface)
-            known = served.surface
-            checked_name(segment, "segment", "/segment", empty=True)
-            learners = [served.learner(segment, arm) for arm in known.asked_shares if arm != BASELINE_ARM]
-            learned = [0 if one is None else read_counts(served, one, self._registry).rounds for one in learners]
-            started = surface_rules.start_from_baseline(known, segment, rounds, min(learned), self._clock())
-            limit = known.settings.max_segments
-            admitted = self._store.admit_learner(known.id, segment, known.learner, limit, self._clock())
-            if admitted is None:
-                raise TooMany(f"surface {surface!r} already has {limit} segments, its max_segments; delete one first")
-            self._registry.add_learner(admitted)
-            return started
+            learners = [served.learner(arm) for arm in served.surface.asked_shares if arm != BASELINE_ARM]
+            learned = min(read_counts(served, one, self._registry).rounds for one in learners)
+            if learned >= rounds:
+                detail = f"surface {surface!r} has learned from {learned} rounds already; rounds must be greater"
+                raise Invalid(detail, "/rounds")
+            return surface_rules.change_settings(served.surface, {"baseline_rounds": rounds}, self._clock())
 
         await self._change(change, actor)
-
-    async def delete_segment(self, surface: str, segment: str, *, actor: str) -> None:
-        """Deletes a segment with everything of it; the default segment can only be reset (Invalid)."""
-        if segment == "":
-            raise Invalid("the default segment cannot be deleted; reset it instead", "/segment")
-
-        def delete() -> None:
-            known = self._registry.surface(surface)
-            ids = [one.id for one in self._learners(known, segment)]
-            self._delete_learners(known, ids, actor, "delete segment", f'"{segment}"', totals=True)
-
-        def change() -> Change:  # a segment that is given this name later starts from nothing
-            return surface_rules.without_baseline_start(self._registry.surface(surface), segment, self._clock())
-
-        await self._retried(delete)
-        await self._change(change, actor)
-        self._forget(self._registry.surface(surface).id)
-
-    def expire(self, surface: Surface, segment: str, ids: Collection[int]) -> None:
-        """Deletes the learners of a segment that nobody uses, and its events; pages stay counted in reports."""
-        self._delete_learners(surface, ids, EXPIRY_ACTOR, "expire segment", f'"{segment}"', totals=False)
-
-    def _learners(self, surface: Surface, segment: str | None) -> list[Learner]:
-        """Returns the learners of a segment, also of arms that are not served any more; of all segments if None."""
-        found = [one for one in self._store.learners(surface.id) if segment in (None, one.segment)]
-        if segment is not None and not found:
-            raise Unknown(f"surface {surface.name!r} has no segment {segment!r}")
-        return found
-
-    def _delete_learners(
-        self, surface: Surface, ids: Collection[int], actor: str, action: str, what: str, *, totals: bool
-    ) -> None:
-        def entries(events: int) -> list[dict[str, Any]]:
-            return [self._entry(surface.id, actor, action, f"{what}: {events} events deleted")]
-
-        self._store.delete_learners(ids, entries, totals=totals)
-        self._registry.drop_learners(surface.id, ids)
 
     # Secrets and the audit log
 

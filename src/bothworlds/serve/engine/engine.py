@@ -10,12 +10,13 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..events import Event, Feedback
 from ..model import (
     BASELINE_ARM,
     REQUEST_LENGTH,
+    SEGMENT,
     VISITOR_LENGTH,
     Arm,
     Invalid,
@@ -37,7 +38,7 @@ from .lists import Lists
 from .lists import warm_up as warm_up_lists
 from .log import Log
 from .recorder import Recorder
-from .served import UNCONSTRAINED, Constraints, Registry, Served, ServedLearner
+from .served import NOBODY, UNCONSTRAINED, Constraints, Registry, Served, ServedLearner, Visitor
 from .served import warm_up as warm_up_policies
 from .solver import Solver
 from .states import States
@@ -57,12 +58,22 @@ class _Page(NamedTuple):
 
     event_id: bytes
     surface: str
-    segment: str
+    context: Mapping[str, Any]
     exclude: Sequence[str]
     pins: Mapping[int, str]
     client: str
     visitor: bytes | None
     counted: bool
+
+
+def _context(segment: str, context: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Returns the labels of a request, with its segment; raises Invalid if it has two."""
+    given = context or {}
+    if not segment:
+        return given
+    if given.get(SEGMENT, segment) != segment:
+        raise Invalid(f"segment is {segment!r}, but context has the segment {given[SEGMENT]!r}", "/context/segment")
+    return {**given, SEGMENT: segment}
 
 
 class Engine:
@@ -84,7 +95,6 @@ class Engine:
         self._store, self._clock, self._shared = store, clock, shared or store.shared
         self._recent: OrderedDict[bytes, Ranking] = OrderedDict()
         self._waiting: dict[bytes, asyncio.Future[None]] = {}  # requests that wait for something, by event id
-        self._admission = asyncio.Lock()
         self._lookup = Lookup(store)
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
         self.secrets = SecretCache(store, on_forget=self.clear_recent)
@@ -101,7 +111,7 @@ class Engine:
             follow=self._follow,
         )
         self.reports = Reports(store, self.registry, self.recorder, clock, self.duplicates, self._warnings)
-        self.administration = Administration(store, self.registry, self.secrets, clock, self._forget_pages)
+        self.administration = Administration(store, self.registry, self.secrets, clock)
         self.log = Log(store, self.registry, self.recorder, clock, self.secrets, self.forget)
         history = self.reports.cache.history
         self.housekeeping = Housekeeping(store, self.registry, self.recorder, self.administration, clock, history)
@@ -148,6 +158,7 @@ class Engine:
         request_id: str,
         *,
         segment: str = "",
+        context: Mapping[str, Any] | None = None,
         exclude: Sequence[str] = (),
         pins: Mapping[int, str] | None = None,
         client: str = "",
@@ -160,8 +171,8 @@ class Engine:
         the one that is stored first is valid, and feedback on the other is rejected.
 
         A visitor stays in the same arm until the comparison of arms starts again; only a keyed hash of her id is kept.
-        A segment that is not admitted is served and logged as the default segment; ``Ranking.segment`` is the one that
-        was used. A page that is not ``counted`` is neither learned from nor compared. Raises Unknown, Invalid,
+        ``context`` are the visitor's labels, and ``segment`` is the label of that name; ``Ranking.context`` is what is
+        learned for. A page that is not ``counted`` is neither learned from nor compared. Raises Unknown, Invalid,
         NotEnough, Unavailable, and TooMany if ``client``, or all clients together, wait for too many lists.
         """
         if not self._running:
@@ -177,7 +188,8 @@ class Engine:
             checked_name(visitor, "visitor", "/visitor", longest=VISITOR_LENGTH)
             hashed = visitor_hash(visitor, self.secrets.draw_key)
         event_id = event_id_of(served.surface.id, request_id, self.secrets.draw_key)
-        page = _Page(event_id, surface, segment, exclude, pins or {}, client, hashed, counted)
+        given = _context(segment, context)
+        page = _Page(event_id, surface, given, exclude, pins or {}, client, hashed, counted)
         known = self._recent.get(page.event_id)
         if known is not None:
             return known
@@ -185,12 +197,15 @@ class Engine:
             known = self._earlier_ranking(page.event_id)
             if known is not None:
                 return known
-            arm = self._arm(served, page)
-            one = served.learners.get((segment, served.numbers[arm]))
-            if one is not None and not exclude and not pins:
+            if not exclude and not pins and not (SEGMENT in given and served.may_declare_segment):
+                arm = self._arm(served, page)
+                one, known_as = served.learner(arm), served.visitor(given) if given else NOBODY
+                constraints = Constraints(context=known_as.learned) if known_as.learned else UNCONSTRAINED
                 lists = one.lists  # another thread may replace them
+                if lists is not None and constraints != UNCONSTRAINED:
+                    lists = self._cached(served, one, constraints)
                 if lists is not None or arm == BASELINE_ARM or one.fault or served.fault:
-                    return self._decide(served, one, arm, lists, UNCONSTRAINED, page)
+                    return self._decide(served, one, arm, lists, constraints, known_as, page)
         return await self._rank_later(page)
 
     async def _rank_later(self, page: _Page) -> Ranking:
@@ -213,62 +228,46 @@ class Engine:
             del self._waiting[page.event_id]
             mine.set_result(None)
 
-    async def _prepare(self, page: _Page) -> tuple[Served, ServedLearner, Arm, Lists | None, Constraints]:
+    async def _prepare(self, page: _Page) -> tuple[Served, ServedLearner, Arm, Lists | None, Constraints, Visitor]:
         """Returns what a request is decided with; lists are None where the page's own order is shown."""
         if len(page.exclude) > MAX_EXCLUDED:
             raise Invalid(f"exclude may list {MAX_EXCLUDED} items; got {len(page.exclude)}", "/exclude")
-        segment = page.segment
         while True:
             served = self.registry.served(page.surface)
-            constraints, arm = served.constraints(page.exclude, page.pins), self._arm(served, page)
-            one = served.learner(segment, arm)
-            if one is None:
-                one = await self._admitted(served, segment, arm)
-                if one is None:
-                    segment = ""
-                    continue
+            visitor = served.visitor(page.context)
+            if SEGMENT in visitor.labels and served.may_declare_segment:
+                await self.administration.declare_segment(page.surface)
+                continue
+            constraints = served.constraints(page.exclude, page.pins, visitor.learned)
+            arm = self._arm(served, page)
+            one = served.learner(arm)
             lists = one.lists
             if arm == BASELINE_ARM or served.fault or (lists is None and one.fault):
                 lists = None
             elif lists is None:
                 await self.solver.publish(served, one)
                 continue
-            elif constraints == UNCONSTRAINED:
-                pass
-            elif (lists := served.cached(one, constraints)) is None:
+            elif constraints != UNCONSTRAINED and (lists := self._cached(served, one, constraints)) is None:
                 lists = await self.solver.solve(served, one, constraints, page.client)
-            elif served.is_outdated(one, lists):
-                self.solver.renew(served, one, constraints)
             # If the surface was changed meanwhile, it may not allow the same pins and exclusions.
             if self.registry.surfaces.get(page.surface) is served:
-                return served, one, arm, lists, constraints
+                return served, one, arm, lists, constraints, visitor
+
+    def _cached(self, served: Served, one: ServedLearner, constraints: Constraints) -> Lists | None:
+        """Returns cached lists with constraints, also outdated ones while new ones are made, unless they are stale."""
+        lists = served.cached(one, constraints)
+        if lists is None or not served.is_outdated(one, constraints, lists):
+            return lists
+        if constraints.is_whole and served.is_stale(one, lists):
+            return None
+        self.solver.renew(served, one, constraints)
+        return lists
 
     def _arm(self, served: Served, page: _Page) -> Arm:
         """Returns the arm of a request: that of its visitor, or without one, the arm that its own id chooses."""
         if page.visitor is None:
             return served.arm_of(int.from_bytes(page.event_id[:8], "little"))
         return served.arm_of(visitor_draw(served.surface, page.visitor, self.secrets.draw_key))
-
-    async def _admitted(self, served: Served, segment: str, arm: Arm) -> ServedLearner | None:
-        """Returns the learner of an arm for a new segment; None if the segment is not admitted."""
-        checked_name(segment, "segment", "/segment", empty=True)
-        surface, number = served.surface, served.numbers[arm]
-        limit = surface.settings.max_segments
-        segments = served.segments()
-        if segment not in segments and len(segments) >= limit:
-            return None
-        # One at a time: otherwise a flood of new names would call the store for each of them.
-        async with self._admission:
-            known = served.learner(segment, arm)
-            if known is not None:
-                return known
-            try:
-                learner = await in_thread(self._store.admit_learner, surface.id, segment, number, limit, self._clock())
-            except Unavailable:
-                if segment == "":
-                    raise
-                return None
-            return None if learner is None else await asyncio.to_thread(self.registry.add_learner, learner)
 
     def _decide(
         self,
@@ -277,23 +276,25 @@ class Engine:
         arm: Arm,
         lists: Lists | None,
         constraints: Constraints,
+        visitor: Visitor,
         page: _Page,
     ) -> Ranking:
         """Makes the decision of a page and hands it to the recorder."""
         listed = served.baseline(constraints) if lists is None or arm == BASELINE_ARM else lists.next()
         now = one.used_at = self._clock()
         expires_at = now + served.attribution_ms
+        served.unknown.update(visitor.unknown)
         event = Event(
             id=page.event_id,
             surface_id=served.surface.id,
             learner_id=one.learner.id,
-            segment=one.learner.segment,
             arm=arm,
             created_at=now,
             expires_at=expires_at,
             late_until=expires_at + served.late_ms,
             n=served.shape.n_items,
             listed=listed,
+            context=visitor.labels,
             visitor=page.visitor,
             counted=page.counted,
         )
@@ -312,6 +313,7 @@ class Engine:
             self.secrets.signer.sign(event),
             served.placed(listed),
             event.segment,
+            {name: event.context.get(name, "") for name in served.surface.labels},
         )
         recent[event.id] = ranking
         if len(recent) > RECENT_RANKINGS:
@@ -323,11 +325,6 @@ class Engine:
     def clear_recent(self) -> None:
         """Forgets the rankings in memory; repeated requests are answered from the store."""
         self._recent = OrderedDict()
-
-    def _forget_pages(self, surface_id: int) -> None:
-        """Forgets what is in memory about pages of a surface, some of which were deleted."""
-        self.clear_recent()  # clicks on rankings of deleted events would not be counted
-        self.reports.cache.history.forget(surface_id)
 
     def forget(self, ids: Sequence[bytes]) -> None:
         """Forgets the rankings of events that were deleted."""
@@ -462,6 +459,7 @@ class Engine:
             "arms_behind": len(housekeeping.arms_behind),
             "guarded_surfaces": sum(bool(surface.guarded) for surface in self.registry.all_surfaces()),
             "arms": sum(len(surface.settings.arms) for surface in self.registry.all_surfaces()),
+            "unknown_label_values": sum(served.unknown.total() for served in list(self.registry.by_id.values())),
         }
 
     def _warnings(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""What is done every second or minute: snapshots, learning a log again, the guard, expiry, retention, last uses.
+"""What is done every second or minute: snapshots, learning a log again, the guard, retention.
 
-Only the holder of the lease checks, expires and deletes. What it finds is kept in the store, so that it survives a
+Only the holder of the lease checks and deletes. What it finds is kept in the store, so that it survives a
 restart and another holder.
 """
 
@@ -9,23 +9,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from ...policies.parts.change_detector import ChangeDetector
 from ..events import Learner, Lease
-from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, segment_words, sums_kept_since
+from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, sums_kept_since
 from ..reports.arm_comparison import compared_arms
 from ..reports.guard import check_arm, learned_arms
 from ..reports.inputs import RETENTION_MARGIN
 from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
 from ..reports.strata import ArmHistory
 from ..stores import LostLease, StoreError
-from .surface_rules import HOUR, expiry_of
-from .views import changes_key, read_changes, read_counts, read_state
+from .surface_rules import HOUR
+from .views import changes_key, read_changes, read_state
 
 if TYPE_CHECKING:
     from ..stores import Store
@@ -38,7 +37,6 @@ TICK_SECONDS = 1.0
 MINUTE_MS = 60_000  # between two looks at surfaces
 PASS_MS = HOUR  # between two passes of retention over a surface whose settings have not changed
 DAY_MS = 24 * HOUR
-USE_RESOLUTION = HOUR // 6  # a last use is written to the store if it has changed by more
 BATCH = 200  # events deleted in one transaction
 IDLE_RATIO = 4.0  # after a batch, the thread sleeps this many times as long as the batch took: others write too
 SNAPSHOT_RATE = 1e6  # bytes per second
@@ -70,9 +68,7 @@ class Housekeeping(threading.Thread):
         self._looked_at = 0  # at the surfaces, in milliseconds
         self._snapshots_until = 0.0  # when the rate allows another one
         self._passed: dict[int, tuple[int, int]] = {}  # surface id -> version and time of the last pass of retention
-        self._proven: set[int] = set()  # ids of learners with a click
         self._seen: dict[int, tuple[int, int]] = {}  # learner id -> number and rounds when changes were looked for
-        self._used: dict[int, int] = {}  # learner id -> last use that was written
         self.mismatches: set[int] = set()
         self.arms_ahead: set[tuple[int, Arm]] = set()
         self.arms_behind: set[tuple[int, Arm]] = set()
@@ -140,13 +136,9 @@ class Housekeeping(threading.Thread):
     # Every minute
 
     def look(self) -> None:
-        """Writes last uses; the holder of the lease also looks after all surfaces."""
-        self.write_uses()
+        """Looks after all surfaces, if this process has the lease."""
         if (lease := self._recorder.lease) is None:
             return
-        rows: dict[int, list[Learner]] = {}
-        for learner in self._store.learners():
-            rows.setdefault(learner.surface_id, []).append(learner)
         known = list(self._registry.by_id.values())
         self._forget_others({served.surface.id for served in known})
         for served in known:
@@ -156,21 +148,11 @@ class Housekeeping(threading.Thread):
                 self.check(served.surface)
                 self.delete_old_events(lease, served)
                 self.note_changes(served)
-                self.expire_segments(served, rows.get(served.surface.id, ()))
             except (LostLease, StoreError):
                 raise
             except Exception as error:  # of a policy; the other surfaces are looked after
                 _log.warning("surface %r is not looked after: %s", served.surface.name, error)
         self.erase(lease)
-
-    def write_uses(self) -> None:
-        """Writes when learners were last requested here, if that has changed by more than ``USE_RESOLUTION``."""
-        known = [one for served in list(self._registry.by_id.values()) for one in list(served.by_learner_id.values())]
-        used = {one.learner.id: one.used_at for one in known if one.used_at}
-        news = {id: at for id, at in used.items() if at - self._used.get(id, 0) > USE_RESOLUTION}
-        if news:
-            self._store.use_learners(news)
-            self._used |= news
 
     # The holder of the lease, every minute
 
@@ -229,34 +211,6 @@ class Housekeeping(threading.Thread):
                 if count > known:
                     self.changes += 1
                     self._store.write_audit([_change_entry(served.surface, learner, now)])
-
-    def expire_segments(self, served: Served, learners: Sequence[Learner]) -> None:
-        """Deletes segments of a surface that nobody has requested for long; ``learners`` are all that it has.
-
-        They live ``USE_RESOLUTION`` longer than listed.
-        """
-        now, settings = self._clock(), served.surface.settings
-        for segment in {learner.segment for learner in learners} - {""}:
-            if self._stopping.is_set():
-                return
-            rows = [learner for learner in learners if learner.segment == segment]
-            here = [one.used_at for one in map(served.by_learner_id.get, [row.id for row in rows]) if one]
-            used_at = max([*here, *(row.used_at for row in rows)]) + USE_RESOLUTION
-            if now > expiry_of(settings, used_at, False) and (
-                now > expiry_of(settings, used_at, True) or not self._is_proven(served, segment, rows)
-            ):
-                self._administration.expire(served.surface, segment, [row.id for row in rows])
-
-    def _is_proven(self, served: Served, segment: str, learners: Sequence[Learner]) -> bool:
-        """Returns whether a segment has a click, or starts from the baseline."""
-        ids = {of.id for of in learners}
-        if segment in served.surface.baseline_starts or not ids.isdisjoint(self._proven):
-            return True
-        for one in [served.by_learner_id[id] for id in ids if id in served.by_learner_id]:
-            if served.fault or np.any(read_counts(served, one, self._registry).clicked):
-                self._proven.add(one.learner.id)
-                return True
-        return False
 
     # Deletion
 
@@ -325,7 +279,7 @@ class Housekeeping(threading.Thread):
                 if (one := served.by_learner_id.get(learner.id)) is not None:
                     self._save_present(lease, served, one)
                 else:
-                    self._registry.states.cover(lease, learner, waiting[learner.id], None)
+                    self._registry.states.cover(lease, learner, waiting[learner.id])
             except (LostLease, StoreError):
                 raise
             except Exception as error:  # of the policy: its events are kept
@@ -333,21 +287,21 @@ class Housekeeping(threading.Thread):
 
 
 def _detected(state: Any) -> int:
-    """Returns how many changes of visitors the state of a policy has detected; 0 if it detects none."""
+    """Returns a number that grows with every change of visitors that a policy detects; 0 if it has detected none."""
+    if (effects := getattr(state, "effects", None)) is not None:
+        return int(effects.alarm[0])
     detector = getattr(state, "detector", None)
     return int(detector.changes[0]) if isinstance(detector, ChangeDetector) else 0
 
 
 def _change_entry(surface: Surface, learner: Learner, now: int) -> dict[str, Any]:
     """Returns the audit entry for a change of visitors, which was noticed now."""
-    where = f", {segment_words(learner.segment)}" if learner.segment else ""
     return {
         "at": now,
         "actor": DETECTOR,
         "action": CHANGE_DETECTED,
-        "detail": f"visitors click differently since about {rfc3339(now)}{where}",
+        "detail": f"visitors click differently since about {rfc3339(now)}",
         "surface_id": surface.id,
-        "segment": learner.segment,
         "learner": learner.number,
         "changed_at": now,
     }

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ...core import NONE_ABSENT, Shape, copy_state, note
+from ...core import NO_CONTEXT, NONE_ABSENT, Shape, copy_state, note
 from ...geometry.leader import ConvergenceError
 from ...geometry.mixtures import mixed, with_baseline
 from ...geometry.sampling import Urn, draw, make_urn, prepare
@@ -152,8 +152,9 @@ def make_lists(
     *,
     seed: int,
     source: Source = NO_SOURCE,
+    context: Ints = NO_CONTEXT,
 ) -> Lists:
-    """Returns the lists of a page for the state of a policy; can be called in any thread.
+    """Returns the lists of a page for the state of a policy and a context; can be called in any thread.
 
     ``shape`` is that of the surface: the state may have fewer items, or another number of slots. The state must not
     change meanwhile and is not kept. Rankings of a policy that states no marginals are seeded with the learner and the
@@ -165,12 +166,13 @@ def make_lists(
     name = policy_name(policy)
     if part is None:
         return Lists(np.ones((len(page.items), len(free))), page, shape, name, seed=seed, source=source)
-    x = _marginals(part, (len(page.items), len(free)), source)
+    x = _marginals(part, (len(page.items), len(free)), source, context)
     if mixing.baseline_share:
         own = np.searchsorted(page.items, [mixing.baseline[slot] for slot in free])
         x = with_baseline(x, own.tolist(), mixing.baseline_share)
     x = mixed(x, mixing.floor, mixing.exposure)
-    return Lists(np.array(x, order="C"), page, shape, name, seed=seed, note_of=_note_of(part, shape), source=source)
+    noted = _note_of(part, shape, context)
+    return Lists(np.array(x, order="C"), page, shape, name, seed=seed, note_of=noted, source=source)
 
 
 def _part_of(policy: Any, state: Any, page: Page, shape: Shape) -> Part | None:
@@ -185,9 +187,9 @@ def _part_of(policy: Any, state: Any, page: Page, shape: Shape) -> Part | None:
     return part_for(policy, state, page)
 
 
-def _marginals(part: Part, shape: tuple[int, int], source: Source) -> Floats:
+def _marginals(part: Part, shape: tuple[int, int], source: Source, context: Ints) -> Floats:
     """Returns the marginals of the next decision of a part."""
-    x = known_marginals(part.policy, part.state)
+    x = known_marginals(part.policy, part.state, context)
     if x is None:
         rng = np.random.default_rng((source.learner, source.number))
         x = frequencies(part.policy.sample_rankings(part.state, SAMPLED_RANKINGS, rng), shape)
@@ -197,7 +199,7 @@ def _marginals(part: Part, shape: tuple[int, int], source: Source) -> Floats:
     return np.maximum(x, 0.0)
 
 
-def _note_of(part: Part, shape: Shape) -> Callable[[Ints], Floats] | None:
+def _note_of(part: Part, shape: Shape, context: Ints) -> Callable[[Ints], Floats] | None:
     """Returns what computes the note of a ranking of a part; None if the policy remembers nothing of it."""
     policy, state, _, positions = part
     if not isinstance(policy, Policy):
@@ -205,7 +207,8 @@ def _note_of(part: Part, shape: Shape) -> Callable[[Ints], Floats] | None:
     if tuple(getattr(state, "shape", shape)) != tuple(shape):
         if type(policy).note_of_part is Policy.note_of_part:
             return None
-        return lambda ranking: policy.note_of_part(state, ranking, positions, shape.n_positions)
+        given = (context,) if context.size else ()
+        return lambda ranking: policy.note_of_part(state, ranking, positions, shape.n_positions, *given)
     size = policy.note_size(shape)
     kept = copy_state(state) if size else None
 

@@ -15,7 +15,9 @@ from ..events import Event, Learner
 from ..model import (
     LOSS_UNIT,
     REQUEST_LENGTH,
+    SEGMENT,
     VISITOR_LENGTH,
+    Invalid,
     Surface,
     Unknown,
     checked_name,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .tokens import SecretCache
 
 BATCH = 500  # events in one transaction
+MAX_NUMBER = 1 << 62  # later than every time
 
 
 class Log:
@@ -73,7 +76,7 @@ class Log:
         Returns how many events were taken, how many were stored before, and why others were refused.
         """
         known, taken, made = self._registry.surface(surface), 0, 0
-        read = await in_thread(LogImport, known, self._registry, self._store, self._clock())
+        read = await in_thread(LogImport, known, self._store, self._clock())
         events = read.events(rows)
         while batch := await in_thread(lambda: list(islice(events, BATCH))):
             taken += await in_thread(self._store.import_events, None, batch)
@@ -104,6 +107,21 @@ class Log:
         await self._recorder.flush()
         while ids := await in_thread(self._store.events_of_visitor, hashed, BATCH):
             count += await self._delete(ids, actor, "events of one visitor")
+        return count
+
+    async def delete_context(self, surface: str, context: Mapping[str, str], *, actor: str) -> int:
+        """Deletes all events of a surface whose visitors had all of these labels; returns how many."""
+        if not context or not all(isinstance(value, str) and value for value in context.values()):
+            raise Invalid("context must map labels to texts, and have at least one", "?context")
+        id, wanted, count = self._registry.surface(surface).id, context.items(), 0
+        await self._recorder.flush()
+
+        def find() -> list[bytes]:
+            return [event.id for event in self._store.events(id, 0, MAX_NUMBER) if wanted <= event.context.items()]
+
+        found = await in_thread(find)
+        for start in range(0, len(found), BATCH):
+            count += await self._delete(found[start : start + BATCH], actor, f"events with {dict(context)}")
         return count
 
     async def _delete(self, ids: Sequence[bytes], actor: str, detail: str) -> int:
@@ -138,8 +156,7 @@ def _exported(store: Store, surface_id: int) -> Iterator[dict[str, Any]]:
     if surface is not None:
         yield {"format": EXPORT_FORMAT, "surface": _header(surface, learners.values())}
         for event in chain(first, events):
-            if event.learner_id in learners:  # else it was deleted meanwhile, with its segment
-                yield from _rows_of(event, surface, learners[event.learner_id])
+            yield from _rows_of(event, surface, learners[event.learner_id])
 
 
 def _header(surface: Surface, learners: Iterable[Learner]) -> dict[str, Any]:
@@ -152,6 +169,8 @@ def _header(surface: Surface, learners: Iterable[Learner]) -> dict[str, Any]:
         "policy": settings.policy,
         "policy_settings": settings.policy_settings,
         "learner": surface.learner,
+        "labels": settings.labels,
+        "item_labels": settings.item_labels,
         "arms": [
             {
                 "name": arm.name,
@@ -162,12 +181,8 @@ def _header(surface: Surface, learners: Iterable[Learner]) -> dict[str, Any]:
             }
             for arm in settings.arms
         ],
-        "items": [{"name": item.name, "state": item.state} for item in surface.items],
-        "reset": [
-            {"segment": one.segment, "learner": one.number, "number": one.reset_number}
-            for one in learners
-            if one.reset_number
-        ],
+        "items": [{"name": item.name, "state": item.state, "labels": item.labels} for item in surface.items],
+        "reset": [{"learner": one.number, "number": one.reset_number} for one in learners if one.reset_number],
     }
 
 
@@ -180,6 +195,7 @@ def _rows_of(event: Event, surface: Surface, learner: Learner) -> Iterator[dict[
         "timestamp": rfc3339(event.created_at),
         "surface": surface.name,
         "segment": event.segment,
+        **{f"context.{name}": event.context.get(name, "") for name in surface.labels if name != SEGMENT},
         "arm": event.arm,
         "own": bool(learned) and learner.number == surface.learner,
         "learner": learner.number,

@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 
 from ...core import Shape
-from ...export_format import exported_surface
+from ...export_format import exported_context, exported_surface
+from ...labels import MAX_LENGTH, is_word
 from ...policies import Policy
 from ...policies.logged_pages import policy_name
-from ..events import Event, Learner, Listed
+from ..events import Event, Listed
 from ..model import (
     BASELINE_ARM,
     LEARNER_ARM,
@@ -33,7 +34,6 @@ from .surface_rules import policy_of
 
 if TYPE_CHECKING:
     from ..stores import Store
-    from .served import Registry
 
 MIN_IMPORTED_PROPENSITY = 1e-7  # the smallest propensity that is learned from
 MAX_SLOTS = 50
@@ -51,15 +51,15 @@ class LogImport:
     that an event that is taken can always be learned, also again.
     """
 
-    def __init__(self, surface: Surface, registry: Registry, store: Store, now: int) -> None:
-        self._surface, self._registry, self._store, self._now = surface, registry, store, now
+    def __init__(self, surface: Surface, store: Store, now: int) -> None:
+        self._surface, self._store, self._now = surface, store, now
         self._index = {item.name: item.index for item in surface.items}
         self._names: list[str] | None = None  # of the items of the surface that the log is of, if it has a header
         self._items_then: dict[int, tuple[int, frozenset[int]]] = {}
-        self._learners: dict[tuple[str, int], Learner | None] = {}
+        self._learners = {learner.number: learner for learner in store.learners(surface.id)}
         self._policies: dict[Arm, Policy] = {}
         self._note_sizes: dict[tuple[Arm, int, bool], int] = {}
-        erased = [learner.erased_number for learner in store.learners(surface.id)]
+        erased = [learner.erased_number for learner in self._learners.values()]
         self._deleted = max([store.deleted(surface.id).number, *erased])  # the largest number that was deleted
         self._base = -1  # positions are counted from 0 or from 1, judging by the first page
         self.refused: Counter[str] = Counter()
@@ -98,7 +98,6 @@ class LogImport:
         p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
         rewards = _rewards_of(rows, self._surface.settings.objective)
         clicks = [reward > 0 for reward in rewards] if rewards else _clicks_of(rows)
-        segment = _name(first.get("segment") or "", "segment")
         policy_id = _name(str(first.get("policy_id") or "import")[:NAME_LENGTH], "policy_id")
         at = _time(first.get("timestamp"), self._now)
         n, absent = self._absent(first, items, [item for item, learn in zip(items, learned) if learn])
@@ -106,14 +105,14 @@ class LogImport:
         return Event(
             id=event_id,
             surface_id=self._surface.id,
-            learner_id=self._learner(segment, arm).id,
-            segment=segment,
+            learner_id=self._learners[self._surface.learner_of(arm)].id,
             arm=arm,
             created_at=at,
             expires_at=at,
             late_until=at,
             n=n,
             listed=msgspec.structs.replace(listed, note=self._note(first.get("note"), listed, arm, n)),
+            context=_context(first),
             clicks=_mask(clicks),
             rewards=rewards,
             settled_at=self._now,
@@ -153,17 +152,6 @@ class LogImport:
         if learned and own is False and arm == LEARNER_ARM:
             raise InvalidRows("a page of a policy that another one has replaced")
         return str(arm)
-
-    def _learner(self, segment: str, arm: Arm) -> Learner:
-        key = segment, self._surface.learner_of(arm)
-        if key not in self._learners:
-            limit = self._surface.settings.max_segments
-            self._learners[key] = learner = self._store.admit_learner(self._surface.id, *key, limit, self._now)
-            if learner is not None:
-                self._registry.add_learner(learner)
-        if (found := self._learners[key]) is None:
-            raise InvalidRows("there are more segments than max_segments")
-        return found
 
     def _absent(self, row: Mapping[str, Any], items: Sequence[int], learned: list[int]) -> tuple[int, tuple[int, ...]]:
         """Returns how many items there were, and which of them could not be shown at the slots that are learned from.
@@ -214,6 +202,14 @@ class LogImport:
         if len(note) != self._note_sizes[arm, n, whole]:
             raise InvalidRows("a note that is not of the policy that it names")
         return tuple(map(float, note))
+
+
+def _context(row: Mapping[str, Any]) -> dict[str, str]:
+    context = exported_context(row)
+    for name, value in context.items():
+        if not (is_word(name) and is_word(value)):
+            raise InvalidRows(f"a label that is not a text of 1 to {MAX_LENGTH} printable characters")
+    return context
 
 
 def _names_in(row: Mapping[str, Any], column: str) -> frozenset[str]:

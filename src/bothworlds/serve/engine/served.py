@@ -8,19 +8,21 @@ import secrets
 import threading
 import time
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ...core import Shape
+from ...core import NO_CONTEXT, Shape
 from ...geometry.mixtures import baseline_share
+from ...labels import LabelError, LabelTable
 from ...policies import Policy
 from ...policies.constraints import ConstraintError, checked_constraints
-from ...policies.logged_pages import LoggedPage, LogState
-from ...policies.pages import Page, check_parts, has_parts
+from ...policies.logged_pages import LoggedPage, LogLabels, LogState
+from ...policies.pages import Page, check_parts, has_parts, learns_labels
 from ..events import Learner, Listed
 from ..model import (
     BASELINE_ARM,
@@ -32,12 +34,12 @@ from ..model import (
     Surface,
     SurfaceSettings,
     Unknown,
-    segment_words,
+    label_fault,
 )
 from ..schemas import PlacedItem
 from ..stores import Store, StoreError
 from .lists import Lists, Mixing, Source, make_lists
-from .states import States
+from .states import States, Target
 from .store_calls import in_thread
 from .surface_rules import policy_of
 
@@ -47,14 +49,42 @@ MAX_CACHED_CELLS = 1 << 22  # probabilities in all lists for constraints of a su
 CELLS_OF_LISTS = 1 << 11  # what the rest of them counts as
 REUSED, MOST_REUSED = 0.01, 64  # they are used until there are so many more pages, as a share and at most, as in Ranker
 
-Constraints = tuple[frozenset[str], tuple[tuple[int, str], ...]]  # excluded active items, items pinned to slots
-UNCONSTRAINED: Constraints = (frozenset(), ())
+STALE_MS = 1000  # for so long, lists for a context may be of the state before the present one
+
+Context = tuple[tuple[str, str], ...]  # the labels of a visitor that are learned; without unknown values
+
+
+class Visitor(NamedTuple):
+    """Her labels without unknown ones, those that are learned, and the labels that have a value that is not known."""
+
+    labels: dict[str, str]
+    learned: Context = ()
+    unknown: tuple[str, ...] = ()
+
+
+NOBODY = Visitor({})
+
+
+class Constraints(NamedTuple):
+    """For what a list is: which active items it must not show, which it must show at which slot, and for whom."""
+
+    excluded: frozenset[str] = frozenset()
+    pinned: tuple[tuple[int, str], ...] = ()
+    context: Context = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all active items can be shown at all slots."""
+        return not self.excluded and not self.pinned
+
+
+UNCONSTRAINED = Constraints()
 
 _order = itertools.count()
 
 
 class ServedLearner:
-    """A learner as it is served. ``lists`` are None until they are used in this process.
+    """A learner as it is served. ``lists``, for a visitor without a context, are None until they are used here.
 
     ``used_at`` is when it was last used here (0: never). ``fault`` is why its lists could not be made: then those of
     before stay, or the page's own order is shown.
@@ -75,10 +105,11 @@ class Served:
     """One version of a surface. A change of the surface replaces it; ``learners`` and their lists change.
 
     ``numbers`` are those of the learners of all arms; the holdout has that of the surface's own policy. ``fault`` is
-    why a policy cannot be used: then all visitors get the page's own order.
+    why a policy cannot be used: then all visitors get the page's own order. ``unknown`` counts values of labels that
+    are not known, by label, since this process started.
     """
 
-    def __init__(self, surface: Surface, states: States) -> None:
+    def __init__(self, surface: Surface, states: States, before: Served | None = None) -> None:
         settings = surface.settings
         self.surface, self._states, self.fault = surface, states, ""
         self.shape = Shape(max(2, len(surface.items)), settings.slots)  # states have two items, also if there is one
@@ -89,15 +120,26 @@ class Served:
         own = surface.learner
         self.numbers: dict[Arm, int] = {BASELINE_ARM: own, LEARNER_ARM: own}
         self.numbers |= {arm.name: surface.learner_of(arm.name) for arm in settings.arms}
+        self.visitors, self._visitors_lock = LabelTable(surface.known_labels, "labels"), threading.Lock()
+        self.unknown: Counter[str] = Counter() if before is None else before.unknown
+        if before is not None:
+            self._admit(before.visitors.known)
+        self.labels: LogLabels | None = None
         self.policies: dict[int, Policy] = {}
         named: list[tuple[int, SurfaceSettings | ArmSettings]] = [(own, settings)]
         named += [(surface.learner_of(arm.name), arm) for arm in settings.arms]
         try:
+            if surface.labels or surface.item_labels:
+                items = {item.name: item.labels for item in surface.items}
+                self.labels = LogLabels(surface.labels, surface.item_labels, items)
             for number, one in named:
-                self.policies[number] = _policy(one.policy, msgspec.json.encode(one.policy_settings), settings.slots)
+                settled = msgspec.json.encode(one.policy_settings)
+                self.policies[number] = _policy(one.policy, settled, settings.slots, self.labels is not None)
         except Exception as error:  # a policy of another package may raise anything
             self.fault = str(error) or type(error).__name__
-        self.learners: dict[tuple[str, int], ServedLearner] = {}
+        learning = not self.fault and all(map(learns_labels, self.policies.values()))
+        self.may_declare_segment = settings.labels is None and learning  # by the first request with a segment
+        self.learners: dict[int, ServedLearner] = {}  # by number
         self.by_learner_id: dict[int, ServedLearner] = {}
         self.cache: OrderedDict[tuple[int, Constraints], Lists] = OrderedDict()  # of the thread of the event loop
         self._items = np.array([item.index for item in self.active.values()], np.int64)
@@ -118,24 +160,17 @@ class Served:
         known = self.by_learner_id.get(learner.id)
         if known is None:
             known = self.by_learner_id[learner.id] = ServedLearner(learner)
-            self.learners[learner.segment, learner.number] = known
+            self.learners[learner.number] = known
         known.learner = learner
         return known
 
-    def drop(self, ids: Collection[int]) -> None:
-        """Stops serving these learners."""
-        for id in ids:
-            one = self.by_learner_id.pop(id, None)
-            if one is not None and self.learners.get((one.learner.segment, one.learner.number)) is one:
-                del self.learners[one.learner.segment, one.learner.number]
+    def learner(self, arm: Arm = LEARNER_ARM) -> ServedLearner:
+        """Returns the learner of an arm."""
+        return self.learners[self.numbers[arm]]
 
-    def segments(self) -> set[str]:
-        """Returns the names of all segments."""
-        return {segment for segment, _ in list(self.learners)}
-
-    def learner(self, segment: str, arm: Arm = LEARNER_ARM) -> ServedLearner | None:
-        """Returns the learner of an arm for a segment; None if there is none yet."""
-        return self.learners.get((segment, self.numbers.get(arm, -1)))
+    def target(self, one: ServedLearner) -> Target:
+        """Returns with what a learner learns."""
+        return Target(self.policies[one.learner.number], *self.shape, self.labels)
 
     def in_use(self) -> list[ServedLearner]:
         """Returns the learners that have lists."""
@@ -146,35 +181,57 @@ class Served:
         """Why some visitors get the page's own order, or lists that are not up to date; empty if nobody does."""
         return self.fault or next((one.fault for one in list(self.by_learner_id.values()) if one.fault), "")
 
+    # Labels of visitors
+
+    def visitor(self, given: Mapping[str, Any], *, grow: bool = True) -> Visitor:
+        """Returns a visitor with these labels; raises Invalid. New values of open labels are admitted if ``grow``."""
+        try:
+            with self._visitors_lock:
+                row, unknown = self.visitors.row(given, "context", grow=grow)
+                texts = self.visitors.texts(row)
+        except LabelError as error:
+            raise label_fault(error, "context") from error
+        labels = {name: text for name, text in texts.items() if text}
+        learned = tuple((name, labels[name]) for name in self.surface.labels if name in labels)
+        return Visitor(labels, learned, unknown)
+
+    def _admit(self, known: Mapping[str, Sequence[str]]) -> None:
+        with self._visitors_lock:
+            for name, values in known.items():
+                for value in values:
+                    self.visitors.numbers({name: value})
+
     # Lists
 
-    def constraints(self, exclude: Sequence[str], pins: Mapping[int, str]) -> Constraints:
-        """Returns the pins and exclusions of a request; raises Invalid if they cannot be satisfied."""
+    def constraints(self, exclude: Sequence[str], pins: Mapping[int, str], context: Context = ()) -> Constraints:
+        """Returns for what the list of a request is; raises Invalid if its pins and exclusions cannot be satisfied."""
         try:
-            found = checked_constraints(self.active, self.shape.n_positions, exclude, pins)
+            found = Constraints(
+                *checked_constraints(self.active, self.shape.n_positions, exclude, pins), context=context
+            )
         except ConstraintError as error:
             if error.part == "pins":
                 raise Invalid(str(error), "/pins") from error
             excluded, active = sum(name in self.active for name in set(exclude)), len(self.active)
             errors = [{"pointer": "/exclude", "detail": f"removes {excluded} of {active} items"}] if excluded else []
             raise NotEnough(str(error), errors=errors) from error
-        if found != UNCONSTRAINED:
+        if not found.is_whole:
             for policy in self.policies.values():
                 try:
                     check_parts(policy)
                 except ValueError as error:
-                    raise Invalid(str(error), "/pins" if found[1] else "/exclude") from error
+                    raise Invalid(str(error), "/pins" if found.pinned else "/exclude") from error
         return found
 
     def page(self, constraints: Constraints) -> Page:
         """Returns what a list with these constraints may show."""
-        pins = {slot: self.active[name].index for slot, name in constraints[1]}
-        taken = [*pins.values(), *(self.active[name].index for name in constraints[0])]
+        pins = {slot: self.active[name].index for slot, name in constraints.pinned}
+        taken = [*pins.values(), *(self.active[name].index for name in constraints.excluded)]
         return Page(self._items[~np.isin(self._items, taken)] if taken else self._items, pins)
 
     def baseline(self, constraints: Constraints) -> Listed:
         """Returns the page's own order; every propensity is 1 and nothing is learned from it."""
-        excluded, pinned = constraints
+        excluded, pinned, _ = constraints
         pins = {slot: self.active[name].index for slot, name in pinned}
         taken = {self.active[name].index for name in excluded}.union(pins.values())
         rest = (item for item in self._baseline if item not in taken)
@@ -200,7 +257,11 @@ class Served:
         page, settings = self.page(constraints), self.surface.settings
 
         def from_state(state: LogState) -> Lists:
-            order, share = next(_order), self.baseline_share(one, state.pages)
+            order, share = next(_order), self.baseline_share(state.pages)
+            row = NO_CONTEXT
+            if state.visitor is not None:
+                self._admit(state.visitor.known)
+                row = np.array(state.visitor.numbers(dict(constraints.context), grow=False), np.int64)
             baseline = self.baseline(constraints).items if share else ()
             return make_lists(
                 state.policy,  # until the log is learned again under another policy, that of before
@@ -210,14 +271,14 @@ class Served:
                 Mixing(settings.floor, settings.minimum_exposure, share, baseline),
                 seed=secrets.randbits(64),
                 source=Source(one.learner.id, state.number, state.pages, made_at, order),
+                context=row,
             )
 
-        return self._states.read(one.learner, self.policies[one.learner.number], *self.shape, from_state)
+        return self._states.read(one.learner, self.target(one), from_state)
 
-    def baseline_share(self, one: ServedLearner, rounds: int) -> float:
-        """Returns the share of pages that show the page's own order because the learner started from it."""
-        own = self.surface.baseline_starts.get(one.learner.segment)
-        return baseline_share(rounds, self.surface.settings.baseline_rounds if own is None else own)
+    def baseline_share(self, rounds: int) -> float:
+        """Returns the share of pages that show the page's own order because the surface started from it."""
+        return baseline_share(rounds, self.surface.settings.baseline_rounds)
 
     def publish(self, one: ServedLearner, made_at: int) -> None:
         """Draws from the present state of a learner from now on; blocks, in any thread. Raises StoreError.
@@ -240,8 +301,8 @@ class Served:
     def failed(self, one: ServedLearner, error: Exception) -> None:
         """Notes why lists of a learner could not be made."""
         if not one.fault:
-            where = f"surface {self.surface.name!r}, {segment_words(one.learner.segment)}"
-            logging.getLogger("bothworlds").error("the policy cannot be computed on %s: %s", where, error)
+            message = "the policy cannot be computed on surface %r: %s"
+            logging.getLogger("bothworlds").error(message, self.surface.name, error)
         one.fault, one.failed_at = str(error) or type(error).__name__, time.monotonic()
 
     def cached(self, one: ServedLearner, constraints: Constraints) -> Lists | None:
@@ -260,17 +321,26 @@ class Served:
         while len(cache) > max(1, MAX_CACHED_CELLS // cells):
             cache.popitem(last=False)
 
-    def is_outdated(self, one: ServedLearner, lists: Lists) -> bool:
-        """Returns whether a learner has learned so much since that its lists should be made again."""
-        before, now = lists.source.rounds, one.lists.source.rounds if one.lists is not None else 0
-        return not 0 <= now - before <= min(MOST_REUSED, REUSED * before)
+    def is_outdated(self, one: ServedLearner, constraints: Constraints, lists: Lists) -> bool:
+        """Returns whether lists should be made again: those of a context at every publication, others more rarely."""
+        if one.lists is None:
+            return True
+        before, now = lists.source, one.lists.source
+        if constraints.is_whole:
+            return before.number < now.number
+        return not 0 <= now.rounds - before.rounds <= min(MOST_REUSED, REUSED * before.rounds)
+
+    def is_stale(self, one: ServedLearner, lists: Lists) -> bool:
+        """Returns whether outdated lists of a context are so old that a request waits for new ones."""
+        return one.lists is None or one.lists.source.made_at - lists.source.made_at > STALE_MS
 
     def check(self) -> None:
         """Makes the lists of new learners and discards them; raises anything that a policy raises. Blocks."""
         page = self.page(UNCONSTRAINED)
         for policy in self.policies.values():
             mixing = Mixing(self.surface.settings.floor, self.surface.settings.minimum_exposure)
-            make_lists(policy, policy.init(*self.shape), page, self.shape, mixing, seed=0)
+            state = LogState(policy, *self.shape, self.labels).present(self.shape.n_items)
+            make_lists(policy, state, page, self.shape, mixing, seed=0)
 
 
 class Registry:
@@ -337,8 +407,7 @@ class Registry:
     def replace(self, surface: Surface) -> Served:
         """Serves this version of a surface from now on; returns the version in force, which may be a later one.
 
-        Learners are read again; the default segment has one for every arm when this returns. Lists that are in use are
-        made again before.
+        Learners are read again. Lists that are in use are made again before.
         """
         with self._lock:
             return self._install(surface, self.store.learners(surface.id))
@@ -347,13 +416,9 @@ class Registry:
         old = self.by_id.get(surface.id)
         if old is not None and (surface.id in self._removed or old.surface.version > surface.version):
             return old
-        served = old if old is not None and old.surface.version == surface.version else Served(surface, self.states)
-        known = {(one.segment, one.number): one for one in learners}
-        for number in set(served.numbers.values()):
-            if ("", number) not in known:
-                admitted = self.store.admit_learner(surface.id, "", number, surface.settings.max_segments)
-                known |= {} if admitted is None else {("", number): admitted}
-        for learner in known.values():
+        is_same = old is not None and old.surface.version == surface.version
+        served = old if old is not None and is_same else Served(surface, self.states, old)
+        for learner in learners:
             one = served.by_learner_id.get(learner.id)
             was_reset = one is not None and one.learner.reset_number != learner.reset_number
             one = served.add(learner)
@@ -362,7 +427,6 @@ class Registry:
                 one.used_at = before.used_at
                 if before.lists is not None and (served is not old or was_reset):
                     served.publish(one, self.clock())
-        served.drop(served.by_learner_id.keys() - {learner.id for learner in known.values()})
         if served is not old and surface.id not in self._removed:
             self.surfaces[surface.name] = self.by_id[surface.id] = served
         return served
@@ -401,19 +465,6 @@ class Registry:
                     del self.surfaces[served.surface.name]
                 self.states.forget(list(served.by_learner_id))
 
-    def add_learner(self, learner: Learner) -> ServedLearner | None:
-        """Serves a learner that was admitted to the store; None if its surface or its arm is not served here."""
-        with self._lock:
-            served = self.by_id.get(learner.surface_id)
-            return None if served is None else served.add(learner)
-
-    def drop_learners(self, surface_id: int, ids: Collection[int]) -> None:
-        """Stops serving learners that were deleted from the store."""
-        with self._lock:
-            if (served := self.by_id.get(surface_id)) is not None:
-                served.drop(ids)
-            self.states.forget(ids)
-
 
 def _arm_intervals(surface: Surface) -> tuple[list[int], list[Arm]]:
     """Returns where the interval of each arm starts, which is as long as its share, and the arms.
@@ -435,15 +486,17 @@ def _arm_intervals(surface: Surface) -> tuple[list[int], list[Arm]]:
 
 def warm_up() -> None:
     """Compiles what the default policy needs, so that the first surface is created at once."""
-    _policy(SurfaceSettings(slots=2).policy, b"{}", 2)
+    for labelled in (False, True):
+        _policy(SurfaceSettings(slots=2).policy, b"{}", 2, labelled)
 
 
 @lru_cache(maxsize=1024)
-def _policy(name: str, settings: bytes, slots: int) -> Policy:
+def _policy(name: str, settings: bytes, slots: int, labelled: bool = False) -> Policy:
     """Returns a policy, compiled; the same one for all surfaces with the same settings."""
     policy = policy_of(name, msgspec.json.decode(settings), slots)
     shape = Shape(slots + 2, slots)
-    log, every = LogState(policy, *shape), (1 << slots) - 1
+    labels = LogLabels({"label": None}, {}, {}) if labelled else None
+    log, every = LogState(policy, *shape, labels), (1 << slots) - 1
     for number in (1, 2):  # the first page of a log is learned in another way
         log.learn([LoggedPage(number, slots + 2, range(slots), [0.5] * slots, [0.0] * slots, every)])
     for items in range(slots + 2), range(slots + 1 + (not has_parts(policy))):

@@ -51,10 +51,14 @@ class Solver:
     async def solve(self, served: Served, one: ServedLearner, constraints: Constraints, client: str) -> Lists | None:
         """Returns lists with constraints, and caches them; None if they cannot be made.
 
-        Raises TooMany if too many are being made, in total or for this client, and Unavailable if the store fails.
+        If too many are being made, in total or for this client, visitors with a context get the lists of those without
+        one; for pins and exclusions, raises TooMany. Raises Unavailable if the store fails.
         """
         key = (served, one.learner.id, constraints)
-        if key not in self._pending:
+        if key not in self._pending and constraints.is_whole:
+            if self.pending >= MAX_PENDING:
+                return one.lists
+        elif key not in self._pending:
             if self.pending >= MAX_PENDING or self._of_client[client] >= MAX_PENDING_PER_CLIENT:
                 raise TooMany("too many new combinations of pins and exclusions at once; retry in a second")
             self._of_client[client] += 1
@@ -94,7 +98,9 @@ class Solver:
     async def _solve(self, key: _Key, one: ServedLearner) -> Lists | None:
         served, _, constraints = key
         try:
-            lists = await asyncio.get_running_loop().run_in_executor(self._threads[1], served.make, one, constraints)
+            lists = await asyncio.get_running_loop().run_in_executor(
+                self._threads[1], served.make, one, constraints, self._clock()
+            )
         except StoreError:
             raise
         except Exception as error:

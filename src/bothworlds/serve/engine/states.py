@@ -25,7 +25,8 @@ import numpy as np
 
 from ... import __version__
 from ...core import copy_state, is_work, leaves, with_leaves
-from ...policies.logged_pages import LoggedPage, LogState, policy_name
+from ...labels import LabelTable
+from ...policies.logged_pages import LoggedPage, LogLabels, LogState, policy_name
 from ...policies.pages import has_parts
 from ..events import Event, Learner, Lease
 from ..outcomes import is_learned, rewards_of
@@ -60,6 +61,7 @@ def page_of(event: Event) -> LoggedPage:
         listed.absent,
         listed.note,
         listed.policy_id.partition(":")[0] if listed.note else "",
+        event.context,
     )
 
 
@@ -68,7 +70,10 @@ def learn_events(state: LogState, events: Sequence[Event]) -> None:
 
     All pages of a compiled policy are learned by one kernel, which other threads do not wait for. A policy in plain
     Python learns for a millisecond at a time. Raises ValueError or what the policy raises; the state is then of no use.
+    Raises UnknownItems, and learns nothing, if the state does not know the labels of all items.
     """
+    if state.labels is not None and any(event.n > max(2, state.labels.rows.shape[1]) for event in events):
+        raise UnknownItems("another process has added items, whose labels are not known here yet")
     pages = [page_of(event) for event in events]
     started = time.monotonic()
     for k, page in enumerate(pages):
@@ -81,6 +86,10 @@ def learn_events(state: LogState, events: Sequence[Event]) -> None:
             started = time.monotonic()
 
 
+class UnknownItems(ValueError):
+    """Items are newer than the labels that a state has of them."""
+
+
 class Learned(NamedTuple):
     """The learners with new events, and those whose policy failed to learn them, with the error."""
 
@@ -88,16 +97,19 @@ class Learned(NamedTuple):
     failed: dict[int, Exception]
 
 
-class _Target(NamedTuple):
-    """With what a learner learns: its policy, and the items and slots of its surface."""
+class Target(NamedTuple):
+    """With what a learner learns: its policy, and the items, slots and labels of its surface."""
 
     policy: Any
     n_items: int
     slots: int
+    labels: LogLabels | None = None
 
     def is_of(self, state: LogState) -> bool:
         """Returns whether a state was learned with this; a state with parts grows with the number of items."""
         if policy_label(state.policy) != policy_label(self.policy) or state.shape.n_positions != self.slots:
+            return False
+        if (state.labels or self.labels) and not (self.labels and self.labels.agrees(state.labels, len(state.loss))):
             return False
         return state.shape.n_items == self.n_items or has_parts(self.policy)
 
@@ -111,7 +123,7 @@ class _Held:
         self.lock = threading.RLock()
         self.learner, self.state, self.size = learner, state, size_of(state)
         self.saved, self.seconds = saved, seconds  # the number of the last snapshot, and to learn the events since
-        self.wanted: _Target | None = None  # with what the log is to be learned again
+        self.wanted: Target | None = None  # with what the log is to be learned again
 
 
 class States:
@@ -133,16 +145,15 @@ class States:
         with self._lock:
             return sum(held.size for held in self._held.values())
 
-    def read(self, learner: Learner, policy: Any, n_items: int, slots: int, function: Callable[[LogState], T]) -> T:
+    def read(self, learner: Learner, target: Target, function: Callable[[LogState], T]) -> T:
         """Returns what ``function`` returns for the state of a learner; it copies what it keeps, and changes nothing.
 
         A state that is not held is made first: from the last snapshot and the events since. If the learner was reset
-        since, it starts again at once. If the state was learned with another policy or other slots, the function gets
+        since, it starts again at once. If the state was learned with another policy, slots or labels, the function gets
         it as it is, and ``unfinished`` names the learner until ``rebuild`` has learned the log again.
 
         Raises what the policy or the function raises.
         """
-        target = _Target(policy, n_items, slots)
         held = self._found(learner.id)
         if held is not None and held.learner.reset_number < learner.reset_number:
             self._drop(held)
@@ -150,6 +161,10 @@ class States:
         held = held or self._loaded(learner, target)
         with held.lock:
             held.wanted = None if target.is_of(held.state) else target
+            if held.wanted is not None and held.state.number <= held.learner.reset_number:  # nothing is to be learned
+                held.state, held.wanted = new_state(held.learner, target), None
+            if held.wanted is None and target.labels is not None:
+                held.state.labels = target.labels  # with those of new items
             return function(held.state)
 
     def learn(self, events: Sequence[Event]) -> Learned:
@@ -167,6 +182,8 @@ class States:
             if held is not None:
                 try:
                     self._learn(held, own)
+                except UnknownItems:
+                    self._drop(held)  # read again with the labels of all items
                 except Exception as error:
                     self._drop(held)
                     failed[learner_id] = error
@@ -194,7 +211,7 @@ class States:
                 self._held.move_to_end(learner_id)
             return self._held.get(learner_id)
 
-    def _loaded(self, learner: Learner, target: _Target) -> _Held:
+    def _loaded(self, learner: Learner, target: Target) -> _Held:
         """Makes a state and holds it; another thread that wants the same one waits."""
         with self._lock:
             loading = self._loading.setdefault(learner.id, threading.Lock())
@@ -205,13 +222,13 @@ class States:
             with self._lock:
                 self._loading.pop(learner.id, None)
 
-    def _load(self, learner: Learner, target: _Target) -> _Held:
+    def _load(self, learner: Learner, target: Target) -> _Held:
         started = time.perf_counter()
         newest = self._store.snapshot(learner.id)
-        state = None if newest is None else decode(newest.state, *target, learner.reset_number)
+        state = None if newest is None else decode(newest.state, target, learner.reset_number)
         saved = 0 if state is None else state.number
         if state is None:
-            state = relearned(self._store, learner, *target)
+            state = relearned(self._store, learner, target)
         else:
             learn_rest(self._store, learner.id, state)
         held = _Held(learner, state, saved, time.perf_counter() - started)
@@ -256,7 +273,7 @@ class States:
             return False
         started = time.perf_counter()
         try:
-            state = relearned(self._store, held.learner, *wanted, go_on=lambda: held.wanted is wanted)
+            state = relearned(self._store, held.learner, wanted, go_on=lambda: held.wanted is wanted)
             with held.lock:
                 if held.wanted is not wanted or self._found(learner_id) is not held:
                     return False
@@ -295,24 +312,19 @@ class States:
             held.saved, held.seconds = state.number, held.seconds - seconds
         return len(made)
 
-    def cover(self, lease: Lease, learner: Learner, number: int, target: tuple[Any, int, int] | None) -> int:
-        """Makes one snapshot of a learner that covers this number, so that events up to it can be deleted.
+    def cover(self, lease: Lease, learner: Learner, number: int) -> None:
+        """Makes a snapshot of a learner that no arm uses, so that events up to this number can be deleted.
 
-        ``target`` are policy, items and slots, as in ``read``; None if no arm uses the learner. Then nothing is known
-        of the state but the number, and if an arm uses it again, it learns what is left of the log. Returns the bytes
-        of the snapshot. Raises LostLease, or what the policy raises.
+        Nothing is known of the state but the number: if an arm uses it again, it learns what is left of the log. Raises
+        LostLease.
         """
-        if target is not None:
-            self.read(learner, *target, lambda state: None)
-            return self.save(lease, learner.id, keep=1)
         self._store.save_snapshot(lease, learner.id, number, SNAPSHOT_FORMAT, b"")
         self._store.drop_snapshots(lease, learner.id, 1)
-        return 0
 
 
-def new_state(learner: Learner, policy: Any, n_items: int, slots: int) -> LogState:
+def new_state(learner: Learner, target: Target) -> LogState:
     """Returns a state in which nothing was learned since the last reset."""
-    state = LogState(policy, n_items, slots)
+    state = LogState(*target)
     state.number = learner.reset_number
     return state
 
@@ -323,21 +335,13 @@ def learn_rest(store: Store, learner_id: int, state: LogState, until: int | None
         learn_events(state, events)
 
 
-def relearned(
-    store: Store,
-    learner: Learner,
-    policy: Any,
-    n_items: int,
-    slots: int,
-    *,
-    go_on: Callable[[], bool] = lambda: True,
-) -> LogState:
+def relearned(store: Store, learner: Learner, target: Target, *, go_on: Callable[[], bool] = lambda: True) -> LogState:
     """Returns the state after what is left of the log of a learner since its last reset, without its snapshots.
 
     Blocks; stops early when ``go_on`` returns False. Raises StoreError, or what the policy raises.
     """
     newest = store.snapshot(learner.id)
-    state = new_state(learner, policy, n_items, slots)
+    state = new_state(learner, target)
     for events in store.learner_events(learner.id, state.number, None, BATCH):
         learn_events(state, events)
         if not go_on():
@@ -357,23 +361,25 @@ def encode(state: LogState, reset: int = 0) -> bytes:
     the learner has learned, but ``decode`` finds no state in it.
     """
     found, numbers = _arrays_of(state), {name: getattr(state, name) for name in NUMBERS}
+    known = {} if state.visitor is None else state.visitor.known
     arrays: dict[str, Any] | None = None
     if found is not None:
         arrays = {path: (kind, a.dtype.str, a.shape, a.tobytes()) for path, (kind, a) in found.items()}
-    return zlib.compress(msgspec.msgpack.encode((_header(state.policy, *state.shape, reset), numbers, arrays)), LEVEL)
+    header = _header(Target(state.policy, *state.shape, state.labels), reset)
+    return zlib.compress(msgspec.msgpack.encode((header, numbers, known, arrays)), LEVEL)
 
 
-def decode(snapshot: bytes, policy: Any, n_items: int, slots: int, reset: int = 0) -> LogState | None:
-    """Returns the state of a snapshot, or None if it is not one of this policy, shape, reset and version.
+def decode(snapshot: bytes, target: Target, reset: int = 0) -> LogState | None:
+    """Returns the state of a snapshot, or None if it is not one of this policy, shape, labels, reset and version.
 
     The next events are learned as if the state had never been saved, bit for bit. A damaged snapshot gives None.
     """
     try:
-        header, numbers, saved = msgspec.msgpack.decode(zlib.decompress(snapshot))
-        if saved is None or header != _header(policy, n_items, slots, reset):
+        header, numbers, known, saved = msgspec.msgpack.decode(zlib.decompress(snapshot))
+        if saved is None or header != _header(target, reset):
             return None
         found = {path: _leaf(*leaf) for path, leaf in saved.items()}
-        return _restored(policy, n_items, slots, numbers, found)
+        return _restored(target, numbers, known, found)
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None
 
@@ -408,15 +414,22 @@ def policy_label(policy: Any) -> str:
     return getattr(policy, "label", "") or policy_name(policy)
 
 
-def _header(policy: Any, n_items: int, slots: int, reset: int) -> dict[str, Any]:
+def _header(target: Target, reset: int) -> dict[str, Any]:
     """Returns what must be equal for a snapshot to be of use."""
+    policy, n_items, slots, labels = target
     return {
         "format": SNAPSHOT_FORMAT,
         "policy": policy_label(policy),
         "shape": [0 if has_parts(policy) else n_items, slots],  # a state with parts grows
+        "labels": None if labels is None else _declared(labels),
         "reset": reset,
         "versions": dict(_versions()),
     }
+
+
+def _declared(labels: LogLabels) -> list[list[list[Any]]]:
+    """Returns declarations in their order, as msgpack returns them."""
+    return [[list(one) for one in declared.items()] for declared in (labels.visitor, labels.item_table.declaration)]
 
 
 @lru_cache
@@ -448,9 +461,13 @@ def _leaf(kind: Kind, dtype: str, shape: Sequence[int], content: bytes) -> Any:
     return array if kind == "array" else array.tolist()
 
 
-def _restored(policy: Any, n_items: int, slots: int, numbers: dict[str, int], found: dict[str, Any]) -> LogState | None:
-    """Returns the state with these leaves, or None if they are not those of a state of the policy."""
-    state = LogState(policy, n_items, slots)
+def _restored(
+    target: Target, numbers: dict[str, int], known: dict[str, list[str]], found: dict[str, Any]
+) -> LogState | None:
+    """Returns the state with these leaves, or None if they are not those of a state of the policy and its labels."""
+    state = LogState(*target)
+    if state.labels is not None:
+        state.visitor = LabelTable(state.labels.visitor, "labels", known)
     for name in COUNTS:
         setattr(state, name, found.pop(name))
     for name, value in numbers.items():
@@ -461,6 +478,8 @@ def _restored(policy: Any, n_items: int, slots: int, numbers: dict[str, int], fo
     kept = dict(leaves(fresh))
     saved = {path.removeprefix(STATE): leaf for path, leaf in found.items()}
     if saved.keys() != {path for path in kept if not is_work(path)}:
+        return None
+    if any(not np.array_equal(saved[path], kept[path]) for path in saved if path.startswith("labels.")):
         return None
     state.state = copy_state(with_leaves(fresh, kept | saved))
     return state

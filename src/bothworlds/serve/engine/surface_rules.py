@@ -1,8 +1,8 @@
 """Rules for changes of surfaces, items and arms: pure functions from a surface to its next version.
 
 No change deletes what has been learned. An item keeps its index, and so its row in every state, for ever. A learner has
-a number: an arm gets one when its name is first used, and keeps it. A change of a policy, of its settings or of
-``slots`` means that the log is learned again (``model.learned_again``).
+a number: an arm gets one when its name is first used, and keeps it. A change of a policy, of its settings, of
+``slots`` or of labels means that the log is learned again (``model.learned_again``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import msgspec
 import numpy as np
 
 from ... import policies
+from ...labels import MAX_VALUES, LabelError, LabelTable
 from ...policies import Policy
-from ...policies.pages import has_parts
+from ...policies.logged_pages import LogLabels
+from ...policies.pages import check_learns_labels, has_parts
 from ..model import (
     BASELINE_ARM,
     LEARNER_ARM,
@@ -24,18 +26,20 @@ from ..model import (
     NO_SHARE,
     Invalid,
     Item,
+    LabelValue,
     StateConflict,
     Surface,
     SurfaceSettings,
     TooMany,
     Unknown,
     checked_name,
-    segment_words,
+    label_fault,
 )
 from ..validation import decoding_fault
 
 MAX_ITEMS, MAX_SLOTS, MAX_ARMS = 20_000, 50, 8
 MAX_BASELINE_ROUNDS = 1_000_000
+MAX_LABEL_EFFECTS = 1 << 20  # values of labels times items: each takes about 200 bytes of a state
 DAY = 86400.0
 HOUR = 3_600_000  # milliseconds
 LIMITS: dict[str, tuple[float, float]] = {
@@ -48,8 +52,6 @@ LIMITS: dict[str, tuple[float, float]] = {
     "minimum_exposure": (0.0, 1.0),
     "attribution_seconds": (1.0, 30 * DAY),
     "late_seconds": (0.0, 90 * DAY),
-    "max_segments": (1, 10_000),
-    "segment_idle_days": (1.0, 3650.0),
     "retention_days": (1.0, 36500.0),
 }
 KEYS = frozenset(SurfaceSettings.__struct_fields__)
@@ -101,10 +103,12 @@ def create_surface(name: str, body: Mapping[str, Any], now: int) -> Change:
     """Returns a new surface with its items; raises Invalid or TooMany."""
     checked_name(name, "surface", "/name")
     settings = _settings({key: value for key, value in body.items() if key != "items"})
+    given = named_items(body.get("items", ()))
     items = tuple(
-        Item(name=item, index=k, state="active", added_at=now, changed_at=now)
-        for k, item in enumerate(item_names(body.get("items", ())))
+        Item(name=name, index=k, state="active", added_at=now, changed_at=now, labels=dict(labels or {}))
+        for k, (name, labels) in enumerate(given.items())
     )
+    _check_item_labels(settings, given, "items/{}/labels")
     surface = Surface(id=0, name=name, version=1, settings=settings, items=items, created_at=now, changed_at=now)
     surface = _with_learners(_checked(surface))
     _check_exposure(surface)
@@ -138,15 +142,19 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], now: int) -> Change:
-    """Returns the surface with new or removed items activated and some settings changed, as one version.
+    """Returns the surface with items activated, and labels of items and some settings changed, as one version.
 
     Raises Invalid, TooMany or StateConflict.
     """
     kept = {item.name for item in surface.items if item.state != "removed"}
-    names = [name for name in item_names(body.get("items", ())) if name not in kept]
-    items, details = _with_state(surface, names, "active", now)
-    changed = _checked(_changed(surface, now, items=items)) if names else surface
-    settings = change_settings(changed, {key: value for key, value in body.items() if key != "items"}, now)
+    given = named_items(body.get("items", ()))
+    items, details = _with_state(surface, [name for name in given if name not in kept], "active", now)
+    items, relabelled = _with_labels(items, given, now)
+    details += relabelled
+    changes = {key: value for key, value in body.items() if key != "items"}
+    changed = _changed(surface, now, items=items) if details else surface
+    _check_item_labels(_settings({**msgspec.to_builtins(surface.settings), **changes}), given, "items/{}/labels")
+    settings = change_settings(changed if "item_labels" in changes else _checked(changed), changes, now)
     _with_parts(surface, settings.surface)
     details += [f"{settings.action}: {settings.detail}"] if settings.action else []
     if not details:
@@ -162,28 +170,6 @@ def restart_comparison(surface: Surface, now: int) -> Change:
     """
     changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None, guarded_arms={})
     return _change(surface, changed, "restart comparison")
-
-
-def start_from_baseline(surface: Surface, segment: str, rounds: int, learned: int, now: int) -> Change:
-    """Returns the surface with a segment that leaves the baseline order in ``rounds`` rounds; raises Invalid.
-
-    ``learned`` is the number of rounds that the segment has learned from; with arms, in the arm that has the fewest.
-    """
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MAX_BASELINE_ROUNDS:
-        raise Invalid(f"rounds must be an integer from 1 to {MAX_BASELINE_ROUNDS}; got {rounds!r}", "/rounds")
-    if learned >= rounds:
-        detail = f"segment {segment!r} has learned from {learned} rounds already; rounds must be greater"
-        raise Invalid(detail, "/rounds")
-    changed = _changed(surface, now, baseline_starts={**surface.baseline_starts, segment: rounds})
-    return Change(changed, "start from baseline", f"{rounds} rounds, {segment_words(segment)}")
-
-
-def without_baseline_start(surface: Surface, segment: str, now: int) -> Change:
-    """Returns the surface with a segment that starts as its settings say."""
-    if segment not in surface.baseline_starts:
-        return Change(surface)
-    starts = {name: rounds for name, rounds in surface.baseline_starts.items() if name != segment}
-    return Change(_changed(surface, now, baseline_starts=starts), "delete segment", f'"{segment}": its baseline start')
 
 
 # Arms
@@ -243,50 +229,51 @@ def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change
 # Items
 
 
-def change_item(surface: Surface, name: str, action: ItemAction, now: int) -> Change:
+def change_item(
+    surface: Surface, name: str, action: ItemAction, now: int, labels: Mapping[str, LabelValue] | None = None
+) -> Change:
     """Returns the surface with an item added, shown again, paused or removed; it keeps its index, and what is known.
 
-    Only "add" takes a name that the surface does not have, or whose item was removed. Raises Unknown, Invalid, TooMany
-    or StateConflict.
+    Only "add" takes a name that the surface does not have, or whose item was removed. The item gets ``labels``, unless
+    they are None. Raises Unknown, Invalid, TooMany or StateConflict.
     """
     known = next((item for item in surface.items if item.name == name), None)
     state = STATES[action]
-    if known is not None and known.state == state:
-        return Change(surface)
     if action == "add":
         checked_name(name, "item", "/item")
+        if known is not None and known.state == "paused" and labels is not None:
+            state = "paused"  # only its labels are changed
     elif known is None:
         raise Unknown(f"surface {surface.name!r} has no item {name!r}")
-    elif known.state == "removed":
+    elif known.state == "removed" != state:
         raise StateConflict(f"item {name!r} was removed; add it again first")
-    items, details = _with_state(surface, [name], state, now)
+    changes = known is None or known.state != state
+    items, details = _with_state(surface, [name] if changes else [], state, now)
+    items, relabelled = _with_labels(items, {name: labels}, now)
+    if not details and not relabelled:
+        return Change(surface)
+    _check_item_labels(surface.settings, {name: labels}, "labels")
     changed = _with_parts(surface, _checked(_changed(surface, now, items=items)))
+    if not details:
+        return Change(changed, "change labels", relabelled[0].partition(": ")[2])
     return Change(changed, details[0].partition(":")[0], name)
 
 
-def item_names(items: Any) -> list[str]:
-    """Returns the validated names of a list of items; raises Invalid."""
+def named_items(items: Any) -> dict[str, dict[str, LabelValue] | None]:
+    """Returns the labels of a list of items by name, None where none are given; raises Invalid.
+
+    An item is its name, or a mapping with ``name`` and ``labels``.
+    """
     if not isinstance(items, (list, tuple)):
         raise Invalid(f"items must be a list of names; got {type(items).__name__}", "/items")
-    names = [checked_name(item, "item", f"/items/{k}") for k, item in enumerate(items[: MAX_ITEMS + 1])]
-    if len(set(names)) < len(names):
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise Invalid(f"item {twice!r} is listed twice", "/items")
-    return names
-
-
-def expiry_of(settings: SurfaceSettings, used_at: int, proven: bool) -> int:
-    """Returns when a segment expires that was last requested at ``used_at``.
-
-    A ``proven`` one, with a click or a start from the baseline, is kept for ``segment_idle_days``; another one until
-    the late window of its last page ends, and for at least an hour.
-
-    >>> settings = SurfaceSettings(slots=1, attribution_seconds=60, late_seconds=0, segment_idle_days=2)
-    >>> expiry_of(settings, 0, False) // HOUR, expiry_of(settings, 0, True) // HOUR
-    (1, 48)
-    """
-    window = round(1000 * (settings.attribution_seconds + settings.late_seconds))
-    return used_at + max(round(24 * HOUR * settings.segment_idle_days) if proven else HOUR, window)
+    found: dict[str, dict[str, LabelValue] | None] = {}
+    for k, item in enumerate(items[: MAX_ITEMS + 1]):
+        given = item if isinstance(item, Mapping) else {"name": item}
+        name = checked_name(given.get("name"), "item", f"/items/{k}")
+        if name in found:
+            raise Invalid(f"item {name!r} is listed twice", "/items")
+        found[name] = given.get("labels")
+    return found
 
 
 def exposure_problem(surface: Surface) -> str:
@@ -314,6 +301,22 @@ def _with_state(
             items[name] = Item(name=name, index=len(items), state=state, added_at=now, changed_at=now)
         details.append(f"{'add' if known is None else VERBS[state]} item: {name}")
     return tuple(items.values()), details
+
+
+def _with_labels(
+    items: tuple[Item, ...], given: Mapping[str, Mapping[str, LabelValue] | None], now: int
+) -> tuple[tuple[Item, ...], list[str]]:
+    """Returns the items with the labels that are given, and what was done to each."""
+    changed = {
+        item.name: dict(labels)
+        for item in items
+        if (labels := given.get(item.name)) is not None and labels != item.labels
+    }
+    replaced = (
+        msgspec.structs.replace(item, labels=changed[item.name], changed_at=now) if item.name in changed else item
+        for item in items
+    )
+    return tuple(replaced), [f"change labels: {name} {_json(labels)}" for name, labels in changed.items()]
 
 
 # Versions and checks
@@ -354,8 +357,15 @@ def _compares_the_same(before: Surface, after: Surface) -> bool:
 
 
 def _settings(body: Mapping[str, Any]) -> SurfaceSettings:
+    given = dict(body)
+    for field in ("labels", "item_labels"):
+        if given.get(field) is not None:
+            try:
+                given[field] = LabelTable(given[field], field).declaration
+            except LabelError as error:
+                raise label_fault(error, field) from error
     try:
-        settings = msgspec.convert(dict(body), SurfaceSettings)
+        settings = msgspec.convert(given, SurfaceSettings)
     except msgspec.ValidationError as error:
         raise Invalid(*decoding_fault(error)) from error
     for key, (low, high) in LIMITS.items():
@@ -392,20 +402,59 @@ def _checked(surface: Surface) -> Surface:
         if not (math.isfinite(arm.share) and NO_SHARE < arm.share <= 1.0):
             raise Invalid(f"the share of an arm must be above 0 and at most 1; got {arm.share!r}", f"/arms/{k}/share")
         _check_policy(surface, arm.policy, arm.policy_settings, f"/arms/{k}")
+    if surface.labels or surface.item_labels:
+        _check_labels(surface)
     total = settings.holdout + sum(arm.share for arm in settings.arms)
     if settings.arms and total > 1.0 + NO_SHARE:
         raise Invalid(f"holdout and the shares of arms add up to {total:.10g}, which is more than 1", "/arms")
     return surface
 
 
+def _check_labels(surface: Surface) -> None:
+    """Raises Invalid if the labels that items have do not fit the declarations, or if states would be too large."""
+    try:
+        LogLabels(surface.labels, surface.item_labels, {item.name: item.labels for item in surface.items})
+    except LabelError as error:
+        raise Invalid(f"the items have other labels: {error}", "/item_labels") from error
+    table = LabelTable(surface.labels, "labels")
+    sizes = (MAX_VALUES if name in table.known else size for name, size in zip(table.names, table.sizes))
+    values = 1 + sum(sizes)
+    most = MAX_LABEL_EFFECTS // values
+    if len(surface.items) > most:
+        raise Invalid(
+            f"labels with up to {values} values allow {most} items; there are {len(surface.items)}: declare the values "
+            "of labels, which may then be fewer",
+            "/labels",
+        )
+
+
+def _check_item_labels(settings: SurfaceSettings, given: Mapping[str, Mapping[str, Any] | None], at: str) -> None:
+    """Raises Invalid if labels of items are given that are not declared, or have values that are not allowed.
+
+    ``at`` is where the labels of item number k are in the request, with {} for k.
+    """
+    table = LabelTable(settings.item_labels, "item_labels")
+    for k, (name, labels) in enumerate(given.items()):
+        if labels is not None:
+            try:
+                table.row(labels, f"items.{name}")
+            except LabelError as error:
+                raise label_fault(error, at.format(k)) from error
+
+
 def _check_policy(surface: Surface, name: str, policy_settings: Mapping[str, Any], pointer: str = "") -> None:
     """Raises Invalid if a policy does not exist, or cannot be used on a surface with these slots."""
     try:
-        policy_of(name, policy_settings, surface.settings.slots)
+        made = policy_of(name, policy_settings, surface.settings.slots)
     except ValueError as error:
         if policy_settings:
             raise Invalid(str(error), f"{pointer}/policy_settings") from error
         raise Invalid(f"{error}; the service can use {', '.join(served_names())}", f"{pointer}/policy") from error
+    if surface.labels or surface.item_labels:
+        try:
+            check_learns_labels(made)
+        except ValueError as error:
+            raise Invalid(str(error), f"{pointer}/policy") from error
 
 
 def _with_parts(before: Surface, after: Surface) -> Surface:

@@ -55,10 +55,10 @@ class Secret(msgspec.Struct, frozen=True, array_like=True):
 
 # An event at the time of the decision; then its absent items as a bitmap, where that is shorter than the list.
 _FIELDS = (
-    "id", "surface_id", "learner_id", "segment", "arm", "created_at", "expires_at", "late_until", "n", "visitor",
-    "counted", "listed",
+    "id", "surface_id", "learner_id", "arm", "created_at", "expires_at", "late_until", "n", "visitor",
+    "counted", "context", "listed",
 )  # fmt: skip
-_Signed = tuple[bytes, int, int, str, Arm, int, int, int, int, bytes | None, bool, Listed, bytes]
+_Signed = tuple[bytes, int, int, Arm, int, int, int, int, bytes | None, bool, dict[str, str], Listed, bytes]
 _values = attrgetter(*_FIELDS[:-1])
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Signed).decode

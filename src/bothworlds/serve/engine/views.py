@@ -1,14 +1,14 @@
-"""What is said about surfaces: events, states, segments, and the state of a surface as reports need it."""
+"""What is said about surfaces: events, states, effects of labels, and what reports need of a state."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from ...kernels import Floats
+from ...policies.effects import effects_of, pairs_of
 from ...policies.logged_pages import LogState
 from ...policies.marginals import entropy_of, most_shown_rows
 from ..events import Event
@@ -17,6 +17,7 @@ from ..model import (
     LEARNER_ARM,
     LISTED_ITEMS,
     LOSS_UNIT,
+    SEGMENT,
     Arm,
     BrokenSurface,
     Invalid,
@@ -28,11 +29,12 @@ from ..model import (
 from ..outcomes import feedback_notice, is_learned
 from ..reports import report as reports
 from ..reports.exploration_cost import shrunk_rates
-from ..reports.inputs import DAY, ReportRequest, SegmentState, SurfaceState
-from ..schemas import EventView, FeedbackEnds, Headline, ReportView, SegmentView, StateView
+from ..reports.inputs import DAY, LearnedState, ReportRequest, SurfaceState
+from ..schemas import EffectsView, EventView, FeedbackEnds, Headline, ReportView, StateView
 from ..stores import StoreError
+from .served import NOBODY, UNCONSTRAINED, Constraints, Visitor
 from .store_calls import in_thread
-from .surface_rules import expiry_of, exposure_problem
+from .surface_rules import exposure_problem
 
 if TYPE_CHECKING:
     from ..stores import Store
@@ -58,7 +60,7 @@ def read_state(served: Served, one: ServedLearner, registry: Registry, function:
     Raises StoreError, and BrokenSurface if the policy cannot learn the log.
     """
     try:
-        return registry.states.read(one.learner, served.policies[one.learner.number], *served.shape, function)
+        return registry.states.read(one.learner, served.target(one), function)
     except StoreError:
         raise
     except Exception as error:  # a policy of another package may raise anything
@@ -105,19 +107,24 @@ class Drawn(NamedTuple):
     baseline_share: float
 
 
-def drawn_from(served: Served, one: ServedLearner, now: int) -> Drawn:
-    """Returns what the lists of a learner are drawn from; makes them if they were not used here. Blocks."""
+def drawn_from(served: Served, one: ServedLearner, now: int, visitor: Visitor = NOBODY) -> Drawn:
+    """Returns what the lists of a learner are drawn from; makes them if they were not used here. Blocks.
+
+    Raises StoreError, and for a visitor with labels what the policy raises.
+    """
     if one.lists is None:
         served.publish(one, now)
     if (lists := one.lists) is None:  # they cannot be made
-        listed = served.baseline((frozenset(), ()))
+        listed = served.baseline(UNCONSTRAINED)
         return Drawn(listed.items, range(len(listed.items)), np.eye(len(listed.items)), listed.policy_id, now, 0.0)
-    share = served.baseline_share(one, lists.source.rounds)
+    if visitor.learned:
+        lists = served.make(one, Constraints(context=visitor.learned), now)
+    share = served.baseline_share(lists.source.rounds)
     return Drawn(lists.items.tolist(), lists.free.tolist(), lists.marginals, lists.id, lists.source.made_at, share)
 
 
 class Reports:
-    """Tells about events, states, segments and surfaces.
+    """Tells about events, states and surfaces.
 
     Coroutines are called in the thread of the event loop, and read the store in worker threads. They raise Unknown,
     Invalid and Unavailable. ``duplicates`` returns how often feedback on a surface was repeated, ``warnings`` what is
@@ -157,22 +164,22 @@ class Reports:
         return event_view(event, served.surface)
 
     async def state(
-        self, surface: str, segment: str = "", arm: Arm = LEARNER_ARM, limit: int = LISTED_ITEMS
+        self,
+        surface: str,
+        context: Mapping[str, Any] | None = None,
+        arm: Arm = LEARNER_ARM,
+        limit: int = LISTED_ITEMS,
     ) -> StateView:
-        """Returns the counts of a segment, of everything that is settled, and the probabilities that are served.
+        """Returns the counts of everything that is settled, and the probabilities that are served for a context.
 
         Of one arm; if there are more items than ``limit``, those that are shown with the largest probability.
         """
-        return await in_thread(self._state, surface, segment, arm, limit)
+        return await in_thread(self._state, surface, context or {}, arm, limit)
 
-    def _state(self, surface: str, segment: str, arm: Arm, limit: int) -> StateView:
-        served = self._with_segment(surface, segment)
-        if arm == BASELINE_ARM or arm not in served.numbers:
-            raise Unknown(f"surface {surface!r} has no arm {arm!r}")
-        one, now = served.learner(segment, arm), self._clock()
-        if one is None:
-            raise Unknown(f"arm {arm!r} of surface {surface!r} was not used in segment {segment!r} yet")
-        counts, drawn = read_counts(served, one, self._registry), drawn_from(served, one, now)
+    def _state(self, surface: str, context: Mapping[str, Any], arm: Arm, limit: int) -> StateView:
+        served, one = self._learner(surface, arm)
+        visitor, now = served.visitor(context, grow=False), self._clock()
+        counts, drawn = read_counts(served, one, self._registry), drawn_from(served, one, now, visitor)
         changed = read_changes(self._store, one.learner.id)[1]
         items, whole = served.surface.items, served.surface.settings.objective == "clicks"
         served_rows = most_shown_rows(drawn.x, limit)
@@ -181,7 +188,7 @@ class Reports:
         rows = most_shown_rows(exposure, limit)
         view: StateView = {
             "surface": surface,
-            "segment": segment,
+            "context": {name: dict(visitor.learned).get(name, "") for name in served.surface.labels},
             "items": [items[row].name for row in rows],
             "items_total": len(items),
             "states": [items[row].state for row in rows],
@@ -202,66 +209,83 @@ class Reports:
         }
         return view
 
-    def _with_segment(self, surface: str, segment: str | None) -> Served:
-        """Returns a surface that has this segment, here or in another process; None: any."""
+    def _learner(self, surface: str, arm: Arm) -> tuple[Served, ServedLearner]:
         served = self._registry.served(surface)
-        if segment is not None and segment not in served.segments():
-            self._registry.refresh()
-            served = self._registry.served(surface)
-            if segment not in served.segments():
-                raise Unknown(f"surface {surface!r} has no segment {segment!r}")
-        return served
+        if arm == BASELINE_ARM or arm not in served.numbers:
+            raise Unknown(f"surface {surface!r} has no arm {arm!r}")
+        return served, served.learner(arm)
 
-    # Segments
+    async def effects(
+        self, surface: str, visitor: str | None = None, item: str | None = None, arm: Arm = LEARNER_ARM
+    ) -> EffectsView:
+        """Returns which pairs of labels matter, or, for one pair, what visitors with a value like; see ``Ranker``.
 
-    async def segments(self, surface: str) -> list[SegmentView]:
-        """Returns all segments of a surface by name, the default one first."""
-        return await in_thread(self._segments, surface)
+        Raises Invalid for labels that are not declared.
+        """
+        return await in_thread(self._effects, surface, visitor, item, arm)
 
-    def _segments(self, surface: str) -> list[SegmentView]:
-        self._registry.refresh()
-        served, pages, clicks, used = self._registry.served(surface), Counter[str](), Counter[str](), Counter[str]()
-        for learner in self._store.learners(served.surface.id):
-            one = served.by_learner_id.get(learner.id)
-            used_here = one.used_at if one is not None else 0
-            used[learner.segment] = max(used[learner.segment], learner.used_at, used_here)
-            counts = None if one is None else self._counts(served, one)
-            if counts is not None:
-                pages[learner.segment] += counts.rounds
-                clicks[learner.segment] += round(counts.clicked.sum())
-        settings, starts = served.surface.settings, served.surface.baseline_starts
-        return [
-            {
-                "name": name,
-                "pages": pages[name],
-                "clicks": clicks[name],
-                "used_at": at or None,
-                "expires_at": expiry_of(settings, at, clicks[name] > 0 or name in starts) if name and at else None,
-            }
-            for name, at in sorted(used.items())
-        ]
+    def _effects(self, surface: str, visitor: str | None, item: str | None, arm: Arm) -> EffectsView:
+        served, one = self._learner(surface, arm)
+        if (visitor is None) != (item is None):
+            raise Invalid("effects need a label of visitors and one of items, or neither", "?visitor")
+        names = {k: one.name for k, one in enumerate(served.surface.items) if one.state != "removed"}
+
+        def rows(state: LogState) -> list[Any]:
+            learned = None if state.state is None else getattr(state.state, "effects", None)
+            if learned is None or state.visitor is None or state.labels is None:
+                return []
+            tables = state.visitor, state.labels.item_table
+            if visitor is None or item is None:
+                return [row._asdict() for row in pairs_of(learned, *tables)]
+            return [row._asdict() for row in effects_of(learned, *tables, names, visitor, item)]
+
+        known = {"all", *served.surface.labels}, {"all", "item", "slot", *served.surface.item_labels}
+        for given, field, names_of in zip((visitor, item), ("visitor", "item"), known):
+            if given is not None and given not in names_of:
+                raise Invalid(f"{field} must be one of {', '.join(sorted(names_of))}; got {given!r}", f"?{field}")
+        return {
+            "surface": surface,
+            "arm": arm,
+            "effects": read_state(served, one, self._registry, rows),
+            "unknown": dict(served.unknown),
+        }
 
     # Reports
 
     async def report(
-        self, surface: str, *, since: int | None = None, until: int | None = None, segment: str | None = None
+        self,
+        surface: str,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        segment: str | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> ReportView:
-        """Returns the report on a time range; the last day by default, all segments together if ``segment`` is None."""
+        """Returns the report on a time range; the last day by default.
+
+        Of the visitors whose label ``segment`` has this value, or of all; probabilities are those for a ``context``.
+        """
         now = self._clock()
         since, until = since if since is not None else now - DAY, until or now
         if since >= until:
             raise Invalid("since must be before until", "/since")
-        report = await in_thread(self._report, surface, segment, since, until, now)
+        seen_by = ({SEGMENT: segment} if segment else {}) | dict(context or {})
+        report = await in_thread(self._report, surface, segment, seen_by, since, until, now)
         report["warnings"] += self._warnings()
         return report
 
-    def _report(self, surface: str, segment: str | None, since: int, until: int, now: int) -> ReportView:
-        served = self._with_segment(surface, segment)
-        names = sorted(served.segments()) if segment is None else [segment]
+    def _report(
+        self, surface: str, segment: str | None, context: Mapping[str, Any], since: int, until: int, now: int
+    ) -> ReportView:
+        served = self._registry.served(surface)
+        visitor = served.visitor(context, grow=False)
         id, endings = served.surface.id, self._store.endings(served.surface.id, now - DAY, now)
         ends: FeedbackEnds = {"since": now - DAY, **endings._asdict()}  # type: ignore[typeddict-item]
         notice = feedback_notice(served.surface.settings.feedback, endings)
-        state = self._surface_state(served, names, now)._replace(
+        state = SurfaceState(
+            served.surface,
+            self._learned_state(served, now, visitor),
+            duplicates=self._duplicates(id),
             warnings=_surface_warnings(served) + ([notice] if notice else []),
             outstanding=self._store.open_events(id),
             settled=self._store.last_numbers().get(id, 0),
@@ -272,35 +296,29 @@ class Reports:
     async def headline(self, surface: str) -> Headline:
         """Returns pages, clicks per page and uplift of the last day and of the recent window; reads no events.
 
-        What was learned is that of the segments in use here: a list of many surfaces must not load all states.
+        What was learned is there if the surface is in use here: a list of many surfaces must not load all states.
         """
         return await in_thread(self._headline, surface)
 
     def _headline(self, surface: str) -> Headline:
         served, now = self._registry.served(surface), self._clock()
-        used = {one.learner.segment for one in list(served.by_learner_id.values()) if one.lists is not None}
-        state = self._surface_state(served, used, now)
+        in_use = served.learner(served.surface.first_arm).lists is not None
+        state = SurfaceState(served.surface, self._learned_state(served, now) if in_use else None)
         return reports.headline(self._store, state, now, self.cache)
 
-    def _surface_state(self, served: Served, names: Collection[str], now: int) -> SurfaceState:
-        segments = {name: self._segment_state(served, name, now) for name in names}
-        known = {name: state for name, state in segments.items() if state is not None}
-        surface = served.surface
-        return SurfaceState(surface, sorted(served.segments()), known, self._duplicates(surface.id))
-
-    def _segment_state(self, served: Served, segment: str, now: int) -> SegmentState | None:
-        """Returns the state of the first policy for a segment, with the counts of all; None if there is none."""
-        first = served.learner(segment, served.surface.first_arm)
-        counts = None if first is None else self._counts(served, first)
-        if first is None or counts is None:
+    def _learned_state(self, served: Served, now: int, visitor: Visitor = NOBODY) -> LearnedState | None:
+        """Returns the state of the first policy, with the counts of all; None if its policy cannot learn the log."""
+        first = served.learner(served.surface.first_arm)
+        counts = self._counts(served, first)
+        if counts is None:
             return None
-        drawn = drawn_from(served, first, now)
-        known = [one for one in list(served.by_learner_id.values()) if one.learner.segment == segment]
+        drawn = drawn_from(served, first, now, visitor)
+        known = list(served.by_learner_id.values())
         others = [read for one in known if one is not first and (read := self._counts(served, one)) is not None]
         shown = counts.shown + sum(other.shown for other in others)
         clicked = counts.clicked + sum(other.clicked for other in others)
         cells = np.ix_(drawn.items, drawn.free)
-        return SegmentState(
+        return LearnedState(
             rounds=counts.rounds,
             shown=shown,
             clicked=clicked,
@@ -310,6 +328,7 @@ class Reports:
             policy_id=drawn.id,
             made_at=drawn.made_at,
             other_rounds=sum(other.rounds for other in others),
+            context=dict(visitor.learned),
         )
 
     def _counts(self, served: Served, one: ServedLearner) -> Counts | None:
@@ -348,6 +367,7 @@ def event_view(event: Event, surface: Surface) -> EventView:
         "event_id": event.id.hex(),
         "surface": surface.name,
         "segment": event.segment,
+        "context": event.context,
         "arm": event.arm,
         "policy_id": listed.policy_id,
         "created_at": rfc3339(event.created_at),

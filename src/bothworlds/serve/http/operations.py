@@ -22,11 +22,13 @@ from ..schemas import (
     Alive,
     Answer,
     DeletedCount,
+    EffectsView,
     EventView,
     FeedbackBatch,
     FeedbackResults,
     Health,
     Imported,
+    ItemChanges,
     KeyRequest,
     Keys,
     NewKey,
@@ -38,7 +40,6 @@ from ..schemas import (
     Reset,
     Role,
     Rotation,
-    Segments,
     StateView,
     SurfaceChanges,
     SurfaceRequest,
@@ -83,7 +84,9 @@ class Operation:
         return {*self.answers, *self.errors, *access, *((404,) if "{" in self.path else ())}
 
 
-SEGMENT = {"segment": "name of a segment"}
+SEGMENT = {"segment": "a value of the label segment"}
+CONTEXT = {"context": "labels and values in JSON: the visitor for whom probabilities are returned"}
+ARM = {"arm": "name of an arm; without it, the surface's own policy"}
 PERIOD = {"since": "lists shown at or after this time (RFC 3339)", "until": "lists shown before this time (RFC 3339)"}
 
 OPERATIONS = (
@@ -103,10 +106,12 @@ OPERATIONS = (
         {204: None},
     ),
     Operation(
-        "DELETE", "/v1/events", "delete_events", "admin", "Delete the events of a visitor, or the event of a request",
+        "DELETE", "/v1/events", "delete_events", "admin",
+        "Delete the events of a visitor, of a context, or the event of a request",
         {200: DeletedCount}, (404, 422),
         query={
-            "visitor": "the id that rank requests had", "surface": "with request_id: the surface",
+            "visitor": "the id that rank requests had", "surface": "with request_id or context: the surface",
+            "context": "with surface: labels and values in JSON, all of which a visitor had",
             "request_id": "with surface: the id of the rank request",
         },
     ),
@@ -125,7 +130,8 @@ OPERATIONS = (
         VERSION_ERRORS,
     ),
     Operation(
-        "PUT", ITEM, "put_item", "admin", "Add an item", {200: SurfaceView, 201: SurfaceView}, (422, *VERSION_ERRORS)
+        "PUT", ITEM, "put_item", "admin", "Add an item, or change its labels", {200: SurfaceView, 201: SurfaceView},
+        (*BODY_ERRORS, *VERSION_ERRORS), ItemChanges, False,
     ),
     Operation("DELETE", ITEM, "delete_item", "admin", "Remove an item", {200: SurfaceView}, (422, *VERSION_ERRORS)),
     Operation(
@@ -147,26 +153,26 @@ OPERATIONS = (
         {200: SurfaceView}, (*BODY_ERRORS, *VERSION_ERRORS), Promotion,
     ),
     Operation(
-        "GET", SURFACE + "/segments", "list_segments", "admin", "List the segments of a surface", {200: Segments}
-    ),
-    Operation(
-        "DELETE", SURFACE + "/segments/{segment}", "delete_segment", "admin", "Delete a segment", {204: None}
-    ),
-    Operation(
         "POST", SURFACE + "/warm-start", "warm_start", "admin", "Start from the baseline", {204: None},
         BODY_ERRORS, WarmStart,
     ),
     Operation(
         "GET", SURFACE + "/state", "get_state", "read", "Get counters and probabilities", {200: StateView}, (422,),
         query={
-            **SEGMENT,
-            "arm": "name of an arm; without it, the surface's own policy",
+            **SEGMENT, **CONTEXT, **ARM,
             "limit": "the largest number of items to return; default: 1000",
         },
     ),
     Operation(
+        "GET", SURFACE + "/effects", "get_effects", "read", "Get which labels matter", {200: EffectsView}, (422,),
+        query={
+            **ARM, "visitor": "a label of visitors, or all; with item: the effects of their values",
+            "item": "a label of items, or all, item or slot",
+        },
+    ),
+    Operation(
         "GET", SURFACE + "/report", "get_report", "read", "Get the report of a surface", {200: ReportView}, (422,),
-        query={**PERIOD, **SEGMENT},
+        query={**PERIOD, **SEGMENT, **CONTEXT},
     ),
     Operation(
         "GET", SURFACE + "/export", "export", "admin", "Export the log, one row per list and slot",
@@ -238,7 +244,7 @@ async def not_found(scope: Scope, receive: Receive, send: Send) -> NoReturn:
 # The OpenAPI document
 
 REFERENCE = "#/components/schemas/{name}"
-PATH_LENGTHS = {"surface": (1, 128), "item": (1, 128), "segment": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
+PATH_LENGTHS = {"surface": (1, 128), "item": (1, 128), "event_id": (1, 64), "key_id": (1, 64)}
 ETAG_HEADER = {"ETag": {"schema": {"type": "string"}, "description": "the version, for If-Match"}}
 RETRY_HEADER = {"Retry-After": {"schema": {"type": "string"}, "description": "seconds to wait"}}
 
@@ -342,7 +348,9 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 _QUERY: dict[str, dict[str, Any]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_ITEMS_EVER, "default": LISTED_ITEMS},
-    "segment": {"type": "string", "maxLength": 128},
+    "segment": {"type": "string", "maxLength": 64},
+    "context": {"type": "string", "maxLength": 4096},
+    "item": {"type": "string", "maxLength": 64},
     "arm": {"type": "string", "maxLength": 128},
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},

@@ -163,6 +163,7 @@ class RankFeedbackEndpoints:
                 surface,
                 request.request_id,
                 segment=request.segment,
+                context=request.context,
                 exclude=request.exclude,
                 pins=pins,
                 client=client,
@@ -180,6 +181,7 @@ class RankFeedbackEndpoints:
             "token": ranked.token,
             "slots": ranked.slots,
             "segment": ranked.segment,
+            "context": ranked.context,
         }
         if request.exclude:
             answer |= self._unknown(surface, request.exclude)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,10 +22,10 @@ from .problems import Problem, json_response
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
-MAX_SEGMENT_LENGTH = 128
+MAX_CONTEXT_LENGTH = 4096
 NOT_READY = "the service is not ready; its log has the reason, and so has this response for a key with the role read"
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # of since and until: rounding up must not lead to the year 10000
-WHICH = "name the events by visitor, or by surface and request_id"
+WHICH = "name the events by visitor, by surface and request_id, or by surface and context"
 
 
 class ReadEndpoints:
@@ -52,21 +53,33 @@ class ReadEndpoints:
             count = await self._engine.log.delete_visitor(given["visitor"], actor=actor)
         elif given.keys() == {"surface", "request_id"}:
             count = await self._engine.log.delete_request(given["surface"], given["request_id"], actor=actor)
+        elif given.keys() == {"surface", "context"}:
+            count = await self._engine.log.delete_context(given["surface"], _context(request), actor=actor)
         else:
             raise Problem(422, WHICH)
         return json_response(DeletedCount(count))
 
     async def get_state(self, request: Request, actor: str) -> Response:
-        segment, arm = _segment(request) or "", request.query_params.get("arm", LEARNER_ARM)
-        state = await self._engine.reports.state(request.path_params["surface"], segment, arm, _limit(request))
+        segment, arm = request.query_params.get("segment"), request.query_params.get("arm", LEARNER_ARM)
+        context = ({"segment": segment} if segment else {}) | _context(request)
+        state = await self._engine.reports.state(request.path_params["surface"], context, arm, _limit(request))
         return await asyncio.to_thread(json_response, state)  # in a thread, because it may be large
+
+    async def get_effects(self, request: Request, actor: str) -> Response:
+        query = request.query_params
+        visitor, item, arm = query.get("visitor"), query.get("item"), query.get("arm", LEARNER_ARM)
+        return json_response(await self._engine.reports.effects(request.path_params["surface"], visitor, item, arm))
 
     async def get_report(self, request: Request, actor: str) -> Response:
         since, until = _time(request, "since"), _time(request, "until")
         if since is not None and until is not None and until <= since:
             raise _wrong_parameter("until", "it must be later than since")
         report = await self._engine.reports.report(
-            request.path_params["surface"], since=since, until=until, segment=_segment(request)
+            request.path_params["surface"],
+            since=since,
+            until=until,
+            segment=request.query_params.get("segment"),
+            context=_context(request),
         )
         return await asyncio.to_thread(json_response, report)
 
@@ -96,11 +109,16 @@ def _document() -> dict[str, Any]:
     return describe(__version__)
 
 
-def _segment(request: Request) -> str | None:
-    segment = request.query_params.get("segment")
-    if segment is not None and len(segment) > MAX_SEGMENT_LENGTH:
-        raise _wrong_parameter("segment", f"names of segments have {MAX_SEGMENT_LENGTH} characters at most")
-    return segment
+def _context(request: Request) -> dict[str, Any]:
+    """Return the labels of the query, which are an object in JSON; raises a 422."""
+    text = request.query_params.get("context", "{}")
+    try:
+        context = msgspec.json.decode(text) if len(text) <= MAX_CONTEXT_LENGTH else None
+    except msgspec.DecodeError:
+        context = None
+    if not isinstance(context, dict):
+        raise _wrong_parameter("context", 'it must be an object in JSON, such as {"device": "mobile"}')
+    return context
 
 
 def _limit(request: Request) -> int:

@@ -1,4 +1,4 @@
-"""Endpoints for surfaces, their items and segments, and for the token secret."""
+"""Endpoints for surfaces and their items, and for the token secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ..config import Limits
 from ..model import Conflict, StateConflict, Surface, Unknown, learned_again
-from ..schemas import Promotion, Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
+from ..schemas import ItemChanges, Promotion, Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from ..stores import VersionConflict
 from .body import check_count, check_media_type, decode, read_body
 from .problems import Problem, json_response
@@ -26,6 +26,7 @@ _surface_request = msgspec.json.Decoder(SurfaceRequest)
 _surface_changes = msgspec.json.Decoder(SurfaceChanges)
 _promotion = msgspec.json.Decoder(Promotion)
 _reset = msgspec.json.Decoder(Reset)
+_item_changes = msgspec.json.Decoder(ItemChanges)
 _rotation = msgspec.json.Decoder(Rotation)
 _warm_start = msgspec.json.Decoder(WarmStart)
 
@@ -82,7 +83,8 @@ class SurfaceEndpoints:
         name, item = _path(request, "surface"), _path(request, "item")
         before = {known.name for known in self._registry.surface(name).items if known.state != "removed"}
         self._check_limits(name, {"items": [item]})
-        surface = await self._change_item(request, "add", actor)
+        changes = msgspec.to_builtins(await self._decoded(request, _item_changes, b"{}"))
+        surface = await self._change_item(request, "add", actor, changes.get("labels"))
         return _surface_response(surface, 200 if item in before else 201)
 
     async def delete_item(self, request: Request, actor: str) -> Response:
@@ -95,8 +97,8 @@ class SurfaceEndpoints:
         return _surface_response(await self._change_item(request, "resume", actor))
 
     async def reset(self, request: Request, actor: str) -> Response:
-        options = await self._decoded(request, _reset, b"{}")
-        await self._administration.reset(_path(request, "surface"), segment=options.segment, actor=actor)
+        await self._decoded(request, _reset, b"{}")
+        await self._administration.reset(_path(request, "surface"), actor=actor)
         return Response(status_code=204)
 
     async def restart_comparison(self, request: Request, actor: str) -> Response:
@@ -112,21 +114,12 @@ class SurfaceEndpoints:
         change = self._administration.promote(name, body["arm"], actor=actor, if_version=expected)
         return _surface_response(await _with_preconditions(request, change))
 
-    async def list_segments(self, request: Request, actor: str) -> Response:
-        name = _path(request, "surface")
-        segments, most = await self._reports.segments(name), self._registry.surface(name).settings.max_segments
-        return json_response({"segments": segments, "max_segments": most})
-
-    async def delete_segment(self, request: Request, actor: str) -> Response:
-        await self._administration.delete_segment(_path(request, "surface"), _path(request, "segment"), actor=actor)
-        return Response(status_code=204)
-
     async def warm_start(self, request: Request, actor: str) -> Response:
         start = await self._decoded(request, _warm_start)
         if not start.baseline:
             raise Problem(422, "a warm start needs baseline: true")
         name = _path(request, "surface")
-        await self._administration.start_from_baseline(name, rounds=start.rounds, segment=start.segment, actor=actor)
+        await self._administration.start_from_baseline(name, rounds=start.rounds, actor=actor)
         return Response(status_code=204)
 
     async def rotate_secret(self, request: Request, actor: str) -> Response:
@@ -134,10 +127,12 @@ class SurfaceEndpoints:
         await self._administration.rotate_secret(actor=actor, forget=options.forget)
         return Response(status_code=204)
 
-    async def _change_item(self, request: Request, action: ItemAction, actor: str) -> Surface:
+    async def _change_item(
+        self, request: Request, action: ItemAction, actor: str, labels: dict[str, Any] | None = None
+    ) -> Surface:
         name = _path(request, "surface")
         self._expected_version(request, name, {})
-        change = self._administration.change_item(name, _path(request, "item"), action, actor=actor)
+        change = self._administration.change_item(name, _path(request, "item"), action, labels=labels, actor=actor)
         return await _with_preconditions(request, change)
 
     async def _decoded(self, request: Request, decoder: msgspec.json.Decoder[Any], empty: bytes = b"") -> Any:
@@ -186,7 +181,8 @@ class SurfaceEndpoints:
         known = self._find(name)
         items = {item.name for item in known.items if item.state != "removed"} if known else set()
         check_count(body.get("slots", 0), self._limits.slots, "slots", "/slots")
-        check_count(len(items | set(body.get("items", ()))), self._limits.items, "items on one surface", "/items")
+        given = {item["name"] if isinstance(item, dict) else item for item in body.get("items", ())}
+        check_count(len(items | given), self._limits.items, "items on one surface", "/items")
         if known is None:
             check_count(len(self._registry.all_surfaces()) + 1, self._limits.surfaces, "surfaces", "")
 

@@ -42,6 +42,7 @@ GAUGES = (
     ("arms_ahead", "Arms shown to get more clicks than the one that they are compared with.", "livemax"),
     ("arms_behind", "Arms shown to get fewer clicks than the one that they are compared with.", "livemax"),
     ("events_deleted", "Events deleted since the start, on request or because of their age.", "livesum"),
+    ("unknown_label_values", "Values of labels that are not declared, served as unknown since the start.", "livesum"),
     ("ready", "1 if the service is ready.", "livemin"),
 )
 

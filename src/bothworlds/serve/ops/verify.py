@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from ...policies.logged_pages import LogState
 from ...progress import ReportProgress
 from ..engine.served import Served
-from ..engine.states import SNAPSHOT_FORMAT, States, decode, encode, learn_rest, new_state, relearned, same_bits
+from ..engine.states import SNAPSHOT_FORMAT, States, Target, decode, encode, learn_rest, new_state, relearned, same_bits
 from ..events import Learner
-from ..model import segment_words
 from ..stores import Store
 
 OWNER = "rebuild"  # of the lease
@@ -44,11 +43,11 @@ def verify(store: Store, progress: ReportProgress = lambda amount: None) -> Veri
     unreadable: list[str] = []
     differences: list[str] = []
     with store.consistent_reads():
-        for served, learner, name in _learners_in_use(store):
+        for target, learner, name in _learners_in_use(store):
             progress(1)
             learners += 1
             try:
-                result = verify_learner(store, learner, served.policies[learner.number], *served.shape)
+                result = verify_learner(store, learner, target)
             except ValueError as error:  # of the policy
                 differences.append(f"{name}: its log cannot be learned: {error}")
                 continue
@@ -70,7 +69,7 @@ class LearnerVerification(NamedTuple):
     state: LogState | None  # after the last event; None if nothing is left from which to begin
 
 
-def verify_learner(store: Store, learner: Learner, policy: Any, n_items: int, slots: int) -> LearnerVerification:
+def verify_learner(store: Store, learner: Learner, target: Target) -> LearnerVerification:
     """Learns the settled log of a learner again, and compares the state with its snapshots bit for bit.
 
     Begins with the first event, or with the oldest snapshot if earlier events were erased. ``state`` is for those who
@@ -78,12 +77,10 @@ def verify_learner(store: Store, learner: Learner, policy: Any, n_items: int, sl
     service runs, call it within ``store.consistent_reads()``. Raises StoreError, or what the policy raises.
     """
     kept = {one.number: one for one in (store.snapshot(learner.id, oldest=True), store.snapshot(learner.id)) if one}
-    decoded = {
-        number: decode(one.state, policy, n_items, slots, learner.reset_number) for number, one in sorted(kept.items())
-    }
+    decoded = {number: decode(one.state, target, learner.reset_number) for number, one in sorted(kept.items())}
     unreadable = tuple(number for number, one in decoded.items() if one is None)
     since = 0
-    state: LogState | None = new_state(learner, policy, n_items, slots)
+    state: LogState | None = new_state(learner, target)
     if learner.erased_number > learner.reset_number:
         since = min(decoded, default=0)
         state = decoded.pop(since, None)
@@ -113,8 +110,8 @@ def rebuild(store: Store, surface: str | None = None, progress: ReportProgress =
     if lease is None:
         raise ValueError("a service uses this store: stop it first")
     try:
-        for served, learner, _ in _learners_in_use(store, surface):
-            state = relearned(store, learner, served.policies[learner.number], *served.shape)
+        for target, learner, _ in _learners_in_use(store, surface):
+            state = relearned(store, learner, target)
             made = encode(state, learner.reset_number)
             store.save_snapshot(lease, learner.id, state.number, SNAPSHOT_FORMAT, made)
             store.drop_snapshots(lease, learner.id, 1)
@@ -125,13 +122,13 @@ def rebuild(store: Store, surface: str | None = None, progress: ReportProgress =
     return Verification(learners, pages, snapshots)
 
 
-def _learners_in_use(store: Store, surface: str | None = None) -> Iterator[tuple[Served, Learner, str]]:
-    """Yields every learner that an arm of a surface uses, with the surface and the name of the learner in words."""
+def _learners_in_use(store: Store, surface: str | None = None) -> Iterator[tuple[Target, Learner, str]]:
+    """Yields every learner that an arm of a surface uses, with what it learns with, and its name in words."""
     states = States(store)
     for one in store.surfaces():
         if surface is None or one.name == surface:
             served = Served(one, states)
             for learner in store.learners(one.id):
-                if learner.number in served.policies:
+                if (known := served.add(learner)) is not None and not served.fault:
                     arm = next(arm for arm, number in reversed(served.numbers.items()) if number == learner.number)
-                    yield served, learner, f"surface {one.name!r}, {segment_words(learner.segment)}, arm {arm!r}"
+                    yield served.target(known), learner, f"surface {one.name!r}, arm {arm!r}"

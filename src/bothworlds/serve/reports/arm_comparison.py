@@ -25,7 +25,7 @@ def compare_arms(
     """
     first = surface.first_arm
     others = [arm for arm in _policies(surface) if arm != first]
-    alpha = ARMS_ALPHA * segment_alpha(surface, segment) / max(1, len(others))
+    alpha = ARMS_ALPHA * segment_alpha(segment) / max(1, len(others))
 
     def compared(arm: Arm) -> ArmComparison:
         pairs = [pair_of(totals, arm, first) for totals in strata]

@@ -6,39 +6,32 @@ at most ``MAX_COST`` of the clicks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from ...geometry.assignment import best_ranking
 from ...kernels import Floats, Ints
-from .inputs import SegmentState
+from .inputs import LearnedState
 
 MIN_PAGES = 1000
 MAX_COST = 0.05  # share of the clicks
 PRIOR_SHOWS = 30  # of an average item, added to the shows of every item
 
 
-def exploration_cost(segments: Iterable[SegmentState]) -> float | None:
+def exploration_cost(learned: LearnedState) -> float | None:
     r"""Return the share of clicks that exploration costs now; None before ``MIN_PAGES`` pages and the first click.
 
     With click rates :math:`r` of items at slots (``shrunk_rates``) and the probabilities :math:`x` that lists are drawn
     with, this is :math:`\max_\sigma \langle r, \sigma \rangle - \langle r, x \rangle` over
-    :math:`\langle r, x \rangle`, both summed over the pages of all segments. Items with equal rates cost nothing,
-    however often they alternate. The rates of fewer pages are nearly equal, whatever the items are.
+    :math:`\langle r, x \rangle`. Items with equal rates cost nothing, however often they alternate. The rates of fewer
+    pages are nearly equal, whatever the items are.
     """
-    lost = clicks = 0.0
-    pages = 0
-    for segment in segments:
-        pages += segment.rounds + segment.other_rounds
-        rates = segment.rates
-        if rates.shape[1] == 0:
-            continue
-        best = best_ranking(rates)
-        now = float((rates * segment.marginals).sum())
-        lost += segment.rounds * (float(rates[best, np.arange(len(best))].sum()) - now)
-        clicks += segment.rounds * now
-    return max(0.0, lost) / clicks if clicks and pages >= MIN_PAGES else None  # below 0 by rounding
+    rates = learned.rates
+    if rates.shape[1] == 0 or learned.rounds + learned.other_rounds < MIN_PAGES:
+        return None
+    best = best_ranking(rates)
+    clicks = float((rates * learned.marginals).sum())
+    lost = float(rates[best, np.arange(len(best))].sum()) - clicks
+    return max(0.0, lost) / clicks if learned.clicked.any() else None  # below 0 by rounding
 
 
 def shrunk_rates(shown: Ints | Floats, clicked: Ints | Floats) -> Floats:
@@ -57,7 +50,7 @@ def shrunk_rates(shown: Ints | Floats, clicked: Ints | Floats) -> Floats:
     return rates
 
 
-def why_unsettled(rounds: int, recent_pages: int, cost: float | None) -> str:
+def why_unsettled(rounds: int, recent_pages: int, cost: float | None, *, cost_is_known: bool = True) -> str:
     """Return why the order has not settled, after ``rounds`` pages with ``recent_pages`` in the recent window.
 
     Empty if it has settled.
@@ -71,7 +64,7 @@ def why_unsettled(rounds: int, recent_pages: int, cost: float | None) -> str:
     early = max(0, rounds - recent_pages)  # pages may be in the history before they are learned from
     if early < MIN_PAGES:
         reasons.append(f"{early:,} pages were learned from before the recent ones, and {MIN_PAGES:,} are needed")
-    if cost is None and rounds >= MIN_PAGES:
+    if cost is None and cost_is_known and rounds >= MIN_PAGES:
         reasons.append("there are no clicks yet")
     elif cost is not None and cost > MAX_COST:
         reasons.append(f"exploration costs {cost:.0%}, and may cost at most {MAX_COST:.0%}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...kernels import Floats, Ints
+from ...labels import MAX_VALUES
 from ...policies.marginals import entropy_of
 from ..model import Surface, SurfaceSettings, rfc3339
 from ..schemas import FeedbackEnds, RetentionView
@@ -20,8 +21,8 @@ MAX_BUCKETS = 120  # of a series
 RETENTION_MARGIN = HOUR
 
 
-class SegmentState(NamedTuple):
-    """What was counted for one segment, and the policy of it that is served; on a surface with arms, of the first one.
+class LearnedState(NamedTuple):
+    """What was counted, and the policy that is served; on a surface with arms, of the first one.
 
     ``shown`` and ``clicked`` are (items of the surface, slots), and those of all arms. ``rates`` and ``marginals`` are
     (``items``, slots that no item is pinned to).
@@ -36,6 +37,7 @@ class SegmentState(NamedTuple):
     policy_id: str
     made_at: int  # when the policy was solved
     other_rounds: int = 0  # of the other arms
+    context: Mapping[str, str] = {}  # of the visitor that ``marginals`` are for
 
     @property
     def entropy(self) -> float:
@@ -44,11 +46,10 @@ class SegmentState(NamedTuple):
 
 
 class SurfaceState(NamedTuple):
-    """A surface, the names of its segments, and the states of those that the report covers."""
+    """A surface, and what was learned, if that is known."""
 
     surface: Surface
-    segment_names: Sequence[str]
-    segments: Mapping[str, SegmentState]
+    learned: LearnedState | None
     duplicates: int = 0  # pieces of repeated feedback since the process started
     warnings: Sequence[str] = ()
     outstanding: int = 0  # pages that are not settled yet
@@ -75,12 +76,12 @@ def bucket_length(request: ReportRequest) -> int:
     return max(MINUTE, (request.until - request.since) // MAX_BUCKETS // MINUTE * MINUTE)
 
 
-def segment_alpha(surface: Surface, segment: str | None) -> float:
+def segment_alpha(segment: str | None) -> float:
     """Return the factor of the error of a comparison: one for all segments together, divided if one is chosen.
 
     Whoever may choose among many segments finds a difference in one of them by chance.
     """
-    return 1.0 if segment is None else 1.0 / surface.settings.max_segments
+    return 1.0 if segment is None else 1.0 / MAX_VALUES
 
 
 # How long events are kept

@@ -66,11 +66,8 @@ class ItemFiguresCache:
 
 def _figures(store: Store, request: ReportRequest) -> ItemFigures:
     n = len(request.surface.items)
-    shown, clicked = np.zeros((2, n))
-    for name, segment in request.state.segments.items():
-        if request.segment in (None, name):
-            shown += segment.shown.sum(axis=1)
-            clicked += segment.clicked.sum(axis=1)
+    learned = request.state.learned
+    shown, clicked = np.zeros((2, n)) if learned is None else (learned.shown.sum(axis=1), learned.clicked.sum(axis=1))
     return ItemFigures(shown, clicked, weighted_rates(latest_events(store, request), n))
 
 

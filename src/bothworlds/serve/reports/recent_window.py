@@ -81,7 +81,7 @@ def recent_window(
 
     def last(length: int) -> WindowTotals:
         since = window_start(length, until)
-        alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(surface, segment)
+        alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(segment)
         since = max(since, surface.compared_since)
         pairs = [pair_of(totals) for totals in history.arm_totals(store, surface, segment, since, until)]
         return WindowTotals(since, until, pairs, alpha)

@@ -42,8 +42,8 @@ from .inputs import (
     DAY,
     HOUR,
     MINUTE,
+    LearnedState,
     ReportRequest,
-    SegmentState,
     SurfaceState,
     bucket_length,
     missing_events_warning,
@@ -97,8 +97,6 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     arms = range_totals(store, surface.id, request.segment, request.since, request.until, kept)
     learner, holdout = pair_of(arms)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
-    shown = _busiest_segment(state) if request.segment is None else request.segment
-    segment = state.segments.get(shown)
     window = _window(store, state, cache, request.segment, request.until, has_holdout)
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
@@ -120,14 +118,14 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "items": most_shown_lines(items),
         "items_total": len(items),
         "series": _series(rows, arms, surface),
-        "marginals": {**_marginals(segment, surface), "segment": shown},
-        "marginals_history": _marginals_history(store, request, shown, segment),
-        "learning": _learning(request, segment, rows, window),
+        "marginals": _marginals(state.learned, surface),
+        "marginals_history": _marginals_history(store, request, state.learned),
+        "learning": _learning(request, rows, window),
         "shift": shift(store, request),
         "changes": _changes(store, request),
         "warnings": [*state.warnings, *missing_events_warning(retention, request.since)],
         "retention": retention,
-        "segments": sorted(state.segment_names),
+        "segments": sorted({row["segment"] for row in history}),
         "objective": surface.settings.objective,
         **({} if state.feedback is None else {"feedback": state.feedback}),  # type: ignore[typeddict-item]
     }
@@ -136,7 +134,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
 def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) -> Headline:
     """Return the figures of the last day and of the recent window, without reading events; raises StoreError.
 
-    The state may have no segment: then it is not known what was learned.
+    It may not be known what was learned.
     """
     surface = state.surface
     learner, holdout = pair_of(range_totals(store, surface.id, None, now - DAY, now + MINUTE))
@@ -152,7 +150,7 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
         "sample_ratio": ratio,
         "guard_since": surface.all_guarded_since,
         "objective": surface.settings.objective,
-        **_progress(_segments(state, None), window),
+        **_progress(state, window),
     }
 
 
@@ -174,29 +172,27 @@ def _recent(window: WindowTotals, ratio: SampleRatio | None, has_holdout: bool) 
 def _uplift(strata: Sequence[ArmTotals], surface: Surface, segment: str | None) -> Uplift:
     """Return the uplift since the comparison started, whatever range is requested: one sequence, one error."""
     pairs = [pair_of(totals) for totals in strata]
-    return uplift_of(pairs, WHOLE_ALPHA * segment_alpha(surface, segment), surface.compared_since)
+    return uplift_of(pairs, WHOLE_ALPHA * segment_alpha(segment), surface.compared_since)
 
 
 def _window(
     store: Store, state: SurfaceState, cache: ReportCache, segment: str | None, until: int, has_holdout: bool
 ) -> WindowTotals:
-    rounds = _rounds(_segments(state, segment))
-    return recent_window(store, cache.history, state.surface, segment, until, rounds, has_holdout)
+    return recent_window(store, cache.history, state.surface, segment, until, _rounds(state.learned), has_holdout)
 
 
-def _segments(state: SurfaceState, segment: str | None) -> list[SegmentState]:
-    return [one for name, one in state.segments.items() if segment is None or name == segment]
+def _rounds(learned: LearnedState | None) -> int:
+    return 0 if learned is None else learned.rounds + learned.other_rounds
 
 
-def _rounds(segments: Sequence[SegmentState]) -> int:
-    return sum(segment.rounds + segment.other_rounds for segment in segments)
-
-
-def _progress(segments: Sequence[SegmentState], window: WindowTotals) -> _Progress:
-    if not segments:
+def _progress(state: SurfaceState, window: WindowTotals) -> _Progress:
+    """Return the progress of learning; with labels, what exploration costs is not known: every context has a list."""
+    learned = state.learned
+    if learned is None:
         return {"rounds": 0, "exploration": None, "settled": False, "unsettled": NOT_USED}
-    rounds, cost = _rounds(segments), exploration_cost(segments)
-    unsettled = why_unsettled(rounds, window.learner.pages, cost)
+    rounds, is_labelled = _rounds(learned), bool(state.surface.labels or state.surface.item_labels)
+    cost = None if is_labelled else exploration_cost(learned)
+    unsettled = why_unsettled(rounds, window.learner.pages, cost, cost_is_known=not is_labelled)
     return {"rounds": rounds, "exploration": cost, "settled": not unsettled, "unsettled": unsettled}
 
 
@@ -234,18 +230,17 @@ def shift(store: Store, request: ReportRequest) -> Shift:
 
     before = [pages(days) for days in range(1, LONG_RUN + 1) if start - days * DAY >= surface.created_at]
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
-    alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(surface, request.segment)
+    alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(request.segment)
     return shift_between(pages(0), sum_of(before), alpha)
 
 
 def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
-    """Return the changes that policies of the requested segments have detected in the requested range, oldest first."""
+    """Return the changes that the first policy has detected in the requested range, oldest first."""
     learner = request.surface.learner_of(request.surface.first_arm)
     return [
-        {"segment": entry["segment"], "changed_at": entry["changed_at"], "detected_at": entry["at"]}
+        {"changed_at": entry["changed_at"], "detected_at": entry["at"]}
         for entry in reversed(store.audit(request.surface.id, AUDIT_ENTRIES))
         if entry.get("action") == CHANGE_DETECTED
-        and request.segment in (None, entry["segment"])
         and entry.get("learner", 0) == learner
         and request.since <= entry["at"]
         and entry["changed_at"] < request.until
@@ -281,44 +276,36 @@ def most_shown_lines(lines: list[ItemLine]) -> list[ItemLine]:
     return [lines[k] for k in sorted(kept)]
 
 
-def _busiest_segment(state: SurfaceState) -> str:
-    """Return the segment with the most pages learned from: each has an order of its own, and this one is shown."""
-    segments = sorted(state.segments.items())  # of equals, the default segment comes first
-    return max(segments, key=lambda named: named[1].rounds, default=("", None))[0]
+def _marginals(learned: LearnedState | None, surface: Surface) -> Marginals:
+    if learned is None:
+        return {"items": [], "slots": surface.settings.slots, "x": [], "context": {}}
+    rows = most_shown_rows(learned.marginals, LISTED_ITEMS)
+    x, context = learned.marginals[rows], {name: learned.context.get(name, "") for name in surface.labels}
+    return {"items": [learned.items[row] for row in rows], "slots": x.shape[1], "x": x.tolist(), "context": context}
 
 
-def _marginals(segment: SegmentState | None, surface: Surface) -> Marginals:
-    if segment is None:
-        return {"items": [], "slots": surface.settings.slots, "x": []}
-    rows = most_shown_rows(segment.marginals, LISTED_ITEMS)
-    x = segment.marginals[rows]
-    return {"items": [segment.items[row] for row in rows], "slots": x.shape[1], "x": x.tolist()}
-
-
-def _marginals_history(
-    store: Store, request: ReportRequest, name: str, segment: SegmentState | None
-) -> list[MarginalsThen]:
-    if segment is None:
+def _marginals_history(store: Store, request: ReportRequest, learned: LearnedState | None) -> list[MarginalsThen]:
+    """Return earlier marginals for a visitor without a context: others are not stored."""
+    if learned is None or learned.context:
         return []
     history: list[MarginalsThen] = []
-    names = [segment.items[row] for row in most_shown_rows(segment.marginals, LISTED_ITEMS)]
+    names = [learned.items[row] for row in most_shown_rows(learned.marginals, LISTED_ITEMS)]
     number = request.surface.learner_of(request.surface.first_arm)
-    for at, _, encoded in store.policies(request.surface.id, name, number, request.since, SNAPSHOTS):
+    for at, _, encoded in store.policies(request.surface.id, number, request.since, SNAPSHOTS):
         policy = msgspec.msgpack.decode(encoded)
         row_of = dict(zip(policy["items"], policy["x"]))
         history.append({"at": at, "x": [row_of.get(item) for item in names]})
     return history
 
 
-def _learning(
-    request: ReportRequest, segment: SegmentState | None, rows: Sequence[Mapping[str, Any]], window: WindowTotals
-) -> Learning:
+def _learning(request: ReportRequest, rows: Sequence[Mapping[str, Any]], window: WindowTotals) -> Learning:
+    learned = request.state.learned
     return {
-        "entropy": segment.entropy if segment else None,
-        "entropy_start": math.log(len(segment.items)) if segment and segment.items else None,
-        "policy_id": segment.policy_id if segment else "",
-        "policy_age_seconds": max(0.0, (request.now - segment.made_at) / 1000.0) if segment else None,
-        **_progress(_segments(request.state, request.segment), window),
+        "entropy": learned.entropy if learned else None,
+        "entropy_start": math.log(len(learned.items)) if learned and learned.items else None,
+        "policy_id": learned.policy_id if learned else "",
+        "policy_age_seconds": max(0.0, (request.now - learned.made_at) / 1000.0) if learned else None,
+        **_progress(request.state, window),
         "outstanding": request.state.outstanding,
         "late": sum(row["late"] for row in rows),
         "duplicates": request.state.duplicates,

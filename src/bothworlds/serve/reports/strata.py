@@ -150,10 +150,6 @@ class ArmHistory:
             self._changes[surface_id] = (entries[0]["id"], known)
         return known
 
-    def forget(self, surface_id: int) -> None:
-        """Reads the pages of a surface again: some of them were deleted."""
-        self._past = {key: kept for key, kept in list(self._past.items()) if key[0] != surface_id}
-
     def strata(self, store: Store, surface: Surface, since: int, until: int) -> list[Stratum]:
         """Return the strata of a surface in a range of time."""
         return strata_between(surface, self.share_changes(store, surface.id), since, until)

@@ -22,10 +22,9 @@ PLAIN = (
     "id", "surface_id", "learner_id", "arm", "created_at", "expires_at", "late_until", "n", "visitor", "counted",
     "shown", "clicks", "final", "late", "number", "settled_at", "settled_by", "deleted",
 )  # fmt: skip
-STORED = (*PLAIN, "listed", "rewards", "due_at")
-READ = ("segment", *PLAIN)  # then the encoded list, and rewards
+STORED = (*PLAIN, "listed", "context", "rewards", "due_at")
 FLAGS = ("counted", "shown", "final", "deleted")  # numbers in SQLite
-COLUMNS = f"l.segment, {', '.join(f'e.{name}' for name in STORED[:-1])}"
+COLUMNS = ", ".join(f"e.{name}" for name in STORED[:-1])
 # The sign keeps databases from reading all events of one learner after the other, instead of in the order of an index.
 EVENTS = "events e JOIN learners l ON l.id = +e.learner_id AND NOT l.deleted"
 LOOKUP = f"SELECT {COLUMNS} FROM {EVENTS} WHERE e.id IN ? AND NOT e.deleted"
@@ -40,6 +39,7 @@ _log = logging.getLogger("bothworlds")
 _plain = attrgetter(*PLAIN)
 _encode = msgspec.msgpack.Encoder().encode
 _listed = msgspec.msgpack.Decoder(Listed).decode
+_context = msgspec.msgpack.Decoder(dict[str, str]).decode
 _rewards = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 
 
@@ -49,18 +49,20 @@ class LostLease(Exception):
 
 def row_of(event: Event) -> Row:
     """Returns the values of an event in the order of ``STORED``."""
-    return (*_plain(event), _encode(event.listed), _encoded_rewards(event), _due(event))
+    context = _encode(event.context) if event.context else None
+    return (*_plain(event), _encode(event.listed), context, _encoded_rewards(event), _due(event))
 
 
 def event_of(row: Row) -> Event:
     """Returns the event of a row of ``COLUMNS``; a tombstone has an empty list. Raises Unstorable."""
-    *plain, listed, rewards = row
-    fields: dict[str, Any] = dict(zip(READ, plain, strict=True))
+    *plain, listed, context, rewards = row
+    fields: dict[str, Any] = dict(zip(PLAIN, plain, strict=True))
     for name in FLAGS:
         if fields[name] is not None:
             fields[name] = bool(fields[name])
     try:
         fields["listed"] = NO_LIST if listed is None else _listed(listed)
+        fields["context"] = {} if context is None else _context(context)
         fields["rewards"] = () if rewards is None else _rewards(rewards)
     except msgspec.DecodeError as error:
         raise Unstorable(f"event {bytes(fields['id']).hex()} cannot be read: {error}") from error
@@ -84,7 +86,7 @@ def select_events(session: Session, ids: Iterable[bytes], *, locked: bool = Fals
     """Returns the stored events among these ids, with tombstones; locks their rows if asked to."""
     lock = session.lock("UPDATE OF e") if locked else ""
     sql = f"SELECT {COLUMNS} FROM {EVENTS} WHERE e.id IN ? ORDER BY e.id{lock}"
-    return {row[1]: event_of(row) for row in session.among(sql, sorted(ids))}
+    return {row[0]: event_of(row) for row in session.among(sql, sorted(ids))}
 
 
 def read_settled_after(session: Session, surface_id: int, number: int, limit: int) -> list[Event]:
@@ -255,7 +257,7 @@ def due_events(session: Session, now: int, limit: int, surface_id: int | None = 
             events.append(event_of(row))
         except Unstorable as error:
             _log.error("an event is not settled: %s", error)
-            unreadable.append((now + RETRY_MS, row[1]))
+            unreadable.append((now + RETRY_MS, row[0]))
     _postpone(session, unreadable)
     return events
 

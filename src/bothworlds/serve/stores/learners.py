@@ -5,7 +5,7 @@ Every transaction that changes surfaces or learners takes the revision first, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from .records import Entries, take_numbers, write_entries
 FACTS = ("guard", "sample ratio")  # facts on a surface: one of these, and its number
 
 _surface = msgspec.json.Decoder(Surface).decode
-_LEARNER = "id, surface_id, segment, number, used_at, reset_number, erased_number"
+_LEARNER = "id, surface_id, number, reset_number, erased_number"
 
 
 class VersionConflict(Exception):
@@ -39,7 +39,7 @@ def read_revision(session: Session) -> int:
 
 
 def write_surface(session: Session, surface: Surface, audit: Entries) -> Surface:
-    """Inserts a surface (id 0) or updates one, together with audit entries; returns it with its id.
+    """Inserts a surface (id 0) or updates one, with learners for its policies and audit entries; returns it.
 
     The new id is also written into the audit entries. The caller assigns item indices. Raises VersionConflict
     unless ``surface.version`` is one more than the stored version, or if the name exists.
@@ -57,6 +57,10 @@ def write_surface(session: Session, surface: Surface, audit: Entries) -> Surface
         sql = "UPDATE surfaces SET name = ?, version = ?, body = ? WHERE id = ? AND version = ? AND name IS NOT NULL"
         if not session.run(f"{sql} RETURNING id", (*values, surface.version - 1)):
             raise VersionConflict(f"surface {surface.name!r} was changed by another client: read it again")
+    known = {learner.number for learner in read_learners(session, saved.id)}
+    for number in sorted(saved.policies.keys() - known):
+        id = take_numbers(session, "learner", 1)  # never used again, so that no token of another learner names it
+        session.run(f"INSERT INTO learners ({_LEARNER}, deleted) VALUES (?, ?, ?, 0, 0, FALSE)", (id, saved.id, number))
     write_entries(session, [{**entry, "surface_id": entry.get("surface_id") or saved.id} for entry in audit])
     return saved
 
@@ -70,7 +74,9 @@ def mark_surface(session: Session, surface: Surface, audit: Callable[[int], Entr
     for name in FACTS:
         key = f"{name} {surface.id}"
         session.run("DELETE FROM facts WHERE key = ? OR key LIKE ?", (key, f"{key} %"))
-    mark_learners(session, [learner.id for learner in read_learners(session, surface.id)], audit, totals=False)
+    session.run("UPDATE learners SET deleted = TRUE WHERE surface_id = ?", (surface.id,))
+    events = session.run("SELECT count(*) FROM events WHERE surface_id = ?", (surface.id,))[0][0]
+    write_entries(session, audit(int(events)))
 
 
 # Learners
@@ -83,44 +89,8 @@ def read_learners(session: Session, surface_id: int | None = None) -> list[Learn
     return list(map(_learner_of, rows))
 
 
-def find_learner(session: Session, surface_id: int, segment: str, number: int) -> Learner | None:
-    """Returns a learner by the name of its segment and the number of its arm."""
-    sql = f"SELECT {_LEARNER} FROM learners WHERE surface_id = ? AND segment = ? AND number = ? AND NOT deleted"
-    rows = session.run(sql, (surface_id, segment, number))
-    return _learner_of(rows[0]) if rows else None
-
-
 def _learner_of(row: Row) -> Learner:
     return Learner(**dict(zip(_LEARNER.split(", "), row, strict=True)))
-
-
-def is_admitted(session: Session, surface_id: int, segment: str, limit: int) -> bool:
-    """Returns whether a segment may have learners: it has one, is the default one, or the limit is not reached."""
-    rows = session.run("SELECT DISTINCT segment FROM learners WHERE surface_id = ? AND NOT deleted", (surface_id,))
-    segments = {name for (name,) in rows} | {""}
-    return segment in segments or len(segments) < limit
-
-
-def insert_learner(
-    session: Session, surface_id: int, segment: str, number: int, limit: int, now: int
-) -> Learner | None:
-    """Creates a learner unless it exists, or its segment is not admitted, or its surface does not exist (None)."""
-    take_numbers(session, "revision", 1)
-    if found := find_learner(session, surface_id, segment, number):
-        return found
-    exists = session.run("SELECT 1 FROM surfaces WHERE id = ? AND name IS NOT NULL", (surface_id,))
-    if not exists or not is_admitted(session, surface_id, segment, limit):
-        return None
-    id = take_numbers(session, "learner", 1)  # never used again, so that no token of another learner names it
-    values = (id, surface_id, segment, number, now, 0, 0, False)
-    session.run(f"INSERT INTO learners ({_LEARNER}, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-    return Learner(id=id, surface_id=surface_id, segment=segment, number=number, used_at=now)
-
-
-def write_uses(session: Session, used_at: Mapping[int, int]) -> None:
-    """Writes when learners were last used, by id, where that is later than the stored time."""
-    rows = [(at, id, at) for id, at in sorted(used_at.items())]
-    session.many("UPDATE learners SET used_at = ? WHERE id = ? AND used_at < ?", rows)
 
 
 def reset_learners(session: Session, ids: Collection[int], audit: Entries) -> None:
@@ -130,23 +100,6 @@ def reset_learners(session: Session, ids: Collection[int], audit: Entries) -> No
     session.many(f"UPDATE learners SET reset_number = {last} WHERE id = ?", [(id,) for id in sorted(ids)])
     session.many("DELETE FROM snapshots WHERE learner_id = ?", [(id,) for id in sorted(ids)])
     write_entries(session, audit)
-
-
-def mark_learners(session: Session, ids: Collection[int], audit: Callable[[int], Entries], *, totals: bool) -> int:
-    """Makes learners invisible; returns the number of their events. See ``Store.delete_learners``."""
-    take_numbers(session, "revision", 1)
-    mark = "UPDATE learners SET deleted = TRUE WHERE id = ? AND NOT deleted RETURNING id, surface_id, segment"
-    found = [row for id in sorted(ids) for row in session.run(mark, (id,))]
-    counts = "SELECT count(*) FROM events WHERE learner_id IN ?"
-    events = int(sum(count for (count,) in session.among(counts, [id for id, _, _ in found])))
-    if totals:
-        for surface_id, segment in sorted({(surface_id, segment) for _, surface_id, segment in found}):
-            others = "SELECT 1 FROM learners WHERE surface_id = ? AND segment = ? AND NOT deleted"
-            if not session.run(others, (surface_id, segment)):
-                for table in ("minutes", "visitor_hours"):
-                    session.run(f"DELETE FROM {table} WHERE surface_id = ? AND segment = ?", (surface_id, segment))
-    write_entries(session, audit(events))
-    return events
 
 
 # Snapshots

@@ -41,7 +41,7 @@ SETTINGS = "; ".join(
         f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
     )
 )
-TYPES = dict.fromkeys(("id", "listed", "visitor", "rewards"), "bytea")
+TYPES = dict.fromkeys(("id", "listed", "context", "visitor", "rewards"), "bytea")
 TYPES |= dict.fromkeys(("arm", "settled_by"), "text") | dict.fromkeys(
     ("counted", "shown", "final", "deleted"), "boolean"
 )  # of the columns of events; the others are numbers

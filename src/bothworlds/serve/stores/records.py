@@ -108,17 +108,17 @@ def write_policy(session: Session, policy_id: str, learner_id: int, at: int, bod
 
 
 def read_policies(
-    session: Session, surface_id: int, segment: str, number: int, since: int, limit: int
+    session: Session, surface_id: int, number: int, since: int, limit: int
 ) -> list[tuple[int, str, bytes]]:
     """Returns (at, id, body) of policies since ``since``, oldest first; evenly sampled if more than ``limit``.
 
-    They are those of a segment and of the learner with this number.
+    They are those of the learner with this number.
     """
     sql = (
         "SELECT p.at, p.id FROM policies p JOIN learners l ON l.id = p.learner_id AND NOT l.deleted"
-        " WHERE l.surface_id = ? AND l.segment = ? AND l.number = ? AND p.at >= ? ORDER BY p.at, p.id"
+        " WHERE l.surface_id = ? AND l.number = ? AND p.at >= ? ORDER BY p.at, p.id"
     )
-    found = session.run(sql, (surface_id, segment, number, since))
+    found = session.run(sql, (surface_id, number, since))
     count = len(found)
     if count > limit:
         found = [found[count - 1 - k * count // limit] for k in reversed(range(limit))]

@@ -19,18 +19,16 @@ CREATE TABLE logs (
 
 -- "reset_number": events up to it are not part of the state. "erased_number": the largest whose content is gone.
 CREATE TABLE learners (
-    id BIGINT PRIMARY KEY, surface_id BIGINT NOT NULL REFERENCES surfaces (id) ON DELETE CASCADE, segment TEXT NOT NULL,
-    number BIGINT NOT NULL, used_at BIGINT NOT NULL, reset_number BIGINT NOT NULL, erased_number BIGINT NOT NULL,
-    deleted BOOLEAN NOT NULL
+    id BIGINT PRIMARY KEY, surface_id BIGINT NOT NULL REFERENCES surfaces (id) ON DELETE CASCADE, number BIGINT NOT NULL,
+    reset_number BIGINT NOT NULL, erased_number BIGINT NOT NULL, deleted BOOLEAN NOT NULL, UNIQUE (surface_id, number)
 );
-CREATE UNIQUE INDEX learners_by_name ON learners (surface_id, segment, number) WHERE NOT deleted;
 
 -- Open events have a "due_at", settled ones a number. Of a deleted event, the id stays as a tombstone until its token has
 -- expired, and the content until a snapshot of its learner covers it.
 CREATE TABLE events (
     id BYTEA PRIMARY KEY, surface_id BIGINT NOT NULL, learner_id BIGINT NOT NULL REFERENCES learners (id) ON DELETE CASCADE,
     arm TEXT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, late_until BIGINT NOT NULL, n BIGINT NOT NULL,
-    listed BYTEA, visitor BYTEA, counted BOOLEAN NOT NULL, shown BOOLEAN, clicks BIGINT NOT NULL, rewards BYTEA,
+    listed BYTEA, context BYTEA, visitor BYTEA, counted BOOLEAN NOT NULL, shown BOOLEAN, clicks BIGINT NOT NULL, rewards BYTEA,
     final BOOLEAN NOT NULL, late BIGINT NOT NULL, due_at BIGINT, number BIGINT, settled_at BIGINT, settled_by TEXT NOT NULL,
     deleted BOOLEAN NOT NULL,
     CHECK ((number IS NULL) = (settled_at IS NULL)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
 from itertools import islice
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ...extras import install_command
-from ..events import Event, Feedback, Learner, Lease
+from ..events import Event, Feedback, Lease
 from ..model import FeedbackMode, Status, Surface
 from . import deletion, events, learners, records, totals
 from .database import Database, Session, SqliteDatabase, StoreError, Unstorable
@@ -110,7 +110,7 @@ class Store:
     All methods block, may be called in any thread, and raise StoreError. Several processes can share a PostgreSQL
     store (``shared``); a SQLite file belongs to one process. A method that writes is one transaction unless it says
     otherwise, durable when it returns, with these exceptions, which survive kill -9 but are not synced to disk:
-    ``write`` without feedback, ``admit_learner``, ``use_learners``, ``save_snapshot``, ``save_policy``, ``acquire``. A
+    ``write`` without feedback, ``save_snapshot``, ``save_policy``, ``acquire``. A
     call that raised StoreError can be repeated. Unstorable is raised for a value that the database cannot hold.
 
     Methods that take a lease raise LostLease, and write nothing, if another process has taken it: its row stays locked
@@ -164,7 +164,6 @@ class Store:
     revision = _read(learners.read_revision)
     last_numbers = _read(events.read_last_numbers)
     save_surface = _write(learners.write_surface)
-    use_learners = _write(learners.write_uses, durable=False)
     reset_learners = _write(learners.reset_learners)
 
     def delete_surface(self, surface: Surface, audit: Callable[[int], Entries]) -> None:
@@ -176,33 +175,6 @@ class Store:
         """
         self.database.write(partial(learners.mark_surface, surface=surface, audit=audit))
         self._drop_marked()
-
-    def admit_learner(self, surface_id: int, segment: str, number: int, limit: int, now: int = 0) -> Learner | None:
-        """Returns the learner of a segment and an arm; creates it if it does not exist, as used at ``now``.
-
-        None if the surface has ``limit`` segments already, or does not exist. The default segment "" is always
-        admitted and counts towards the limit.
-        """
-        # Without a transaction that writes: a flood of names that are not admitted must not block writers.
-        with self.database.reading() as session:
-            found = learners.find_learner(session, surface_id, segment, number)
-            if found or not learners.is_admitted(session, surface_id, segment, limit):
-                return found
-        insert = partial(
-            learners.insert_learner, surface_id=surface_id, segment=segment, number=number, limit=limit, now=now
-        )
-        return self.database.write(insert, durable=False)
-
-    def delete_learners(self, ids: Collection[int], audit: Callable[[int], Entries], *, totals: bool = False) -> int:
-        """Deletes learners with their events, snapshots and policies; returns the number of events.
-
-        Tokens of these events are not accepted any more; a learner of the same name is another one. ``audit`` returns
-        the audit entries for the number of events. With ``totals``, the totals of segments that have no other learner
-        are deleted as well. Deletes in several transactions, as ``delete_surface`` does.
-        """
-        count = self.database.write(partial(learners.mark_learners, ids=ids, audit=audit, totals=totals))
-        self._drop_marked()
-        return count
 
     def _drop_marked(self) -> None:
         while self.database.write(partial(deletion.drop_marked, limit=DROP_BATCH), durable=False):
@@ -253,7 +225,7 @@ class Store:
 
         In SQLite, it waits for no other call, and may be called in the thread of the event loop.
         """
-        return {row[1]: event_of(row) for row in self.database.lookup(LOOKUP, ids)}
+        return {row[0]: event_of(row) for row in self.database.lookup(LOOKUP, ids)}
 
     def settle(
         self,

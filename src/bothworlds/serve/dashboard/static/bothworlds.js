@@ -46,7 +46,7 @@
     }
 
     /* Requests a list. Never rejects: after timeoutMs, on any error or offline, it resolves to the fallback order
-     * with learned: false. visitor is your id of the visitor, who then stays in the same arm. The list is reported as
+     * with learned: false. context has the labels of the visitor, {device: "phone", age: 34}. visitor is your id of the visitor, who then stays in the same arm. The list is reported as
      * shown: with shown: false, call shown() when it is on the page. */
     async rank({ shown = true, ...request } = {}) {
       const page = await this._rank(request);
@@ -54,9 +54,10 @@
       return page;
     }
 
-    async _rank({ segment = "", exclude = [], pins = [], fallback = [], visitor = "", requestId = newId() } = {}) {
+    async _rank({ segment = "", context = {}, exclude = [], pins = [], fallback = [], visitor = "", requestId = newId() } = {}) {
       const body = { request_id: requestId };
       if (segment) body.segment = segment;
+      if (Object.keys(context).length) body.context = context;
       if (visitor) body.visitor = String(visitor);
       if (exclude.length) body.exclude = exclude;
       if (pins.length) body.pins = pins;
