@@ -16,9 +16,11 @@ from bothworlds.serve.events import Event
 SLOTS, ITEMS = 3, [f"item-{k}" for k in range(8)]
 SURFACE = {
     "slots": SLOTS,
-    "items": ITEMS,
+    "items": [{"name": name, "labels": {"kind": f"kind {k % 3}"}} for k, name in enumerate(ITEMS)],
+    "labels": {"device": ["phone", "desktop"], "country": None},
+    "item_labels": {"kind": None},
     "holdout": 0.1,
-    "arms": [{"name": "new", "policy": "ftrl-pbm", "share": 0.3}],
+    "arms": [{"name": "new", "policy": "context-ts", "share": 0.3}],
 }
 ACKNOWLEDGED = {"accepted", "duplicate", "settled", "late_applied"}
 NOT_NOW = (429, 503)
@@ -128,7 +130,8 @@ class Visitor(threading.Thread):
                 self._request_again(f"{self._who}-{visit}-0", pages[0])
 
     def rank(self, request_id: str, visitor: str) -> dict[str, Any]:
-        body = {"request_id": request_id, "visitor": visitor}
+        context = {"device": self._chance.choice(["phone", "desktop"]), "country": f"c{self._chance.randrange(9)}"}
+        body = {"request_id": request_id, "visitor": visitor, "context": context}
         page: dict[str, Any] = self.call("POST", "/v1/surfaces/home/rank", body)
         self._record.shown[page["event_id"]] = page
         if self._arms.setdefault(visitor, page["arm"]) != page["arm"]:

@@ -313,9 +313,11 @@ class StateView(TypedDict):
     ]
 
 
-class Pair(TypedDict):
+class EffectLine(TypedDict, total=False):
     """A pair of labels: the standard deviation of its effects in log-odds of a click, how many pairs of values were
     shown, and how many pages had a known value of the visitors' label.
+
+    Or a pair of values: by how much visitors with one like items with the other more than others do, in log-odds.
     """
 
     visitor_label: str
@@ -323,11 +325,6 @@ class Pair(TypedDict):
     sd: float
     values: int
     pages: int
-
-
-class Effect(TypedDict):
-    """By how much visitors with a value like items with a value more than others do, in log-odds of a click."""
-
     visitor_value: str
     item_value: str
     effect: float
@@ -343,7 +340,7 @@ class EffectsView(TypedDict):
 
     surface: Name
     arm: Arm
-    effects: list[Pair | Effect]
+    effects: list[EffectLine]
     unknown: dict[str, int]
 
 

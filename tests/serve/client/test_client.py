@@ -81,12 +81,14 @@ def test_a_page_has_the_segment_that_was_used(client):
 
 
 def test_rank_sends_the_documented_fields(client, service):
-    client.rank("home", "r1", segment="mobile", context={"age": 3}, exclude=["d"], pins={0: "c"}, visitor="v1")
+    client.rank(
+        "home", "r1", segment="mobile", context={"segment": "mobile"}, exclude=["d"], pins={0: "c"}, visitor="v1"
+    )
     assert service.ranks == [
         {
             "request_id": "r1",
             "segment": "mobile",
-            "context": {"age": 3},
+            "context": {"segment": "mobile"},
             "visitor": "v1",
             "exclude": ["d"],
             "pins": [{"slot": 0, "item": "c"}],

@@ -315,7 +315,7 @@ async def test_exclusions_follow_what_is_learned(engine, store, clock):
     assert old.policy_id == first.policy_id
     served, one = engine.registry.served("home"), engine.registry.served("home").learner()
     constraints = served.constraints(["f"], {})
-    await eventually(lambda: not served.is_outdated(one, served.cached(one, constraints)))
+    await eventually(lambda: not served.is_outdated(one, constraints, served.cached(one, constraints)))
     ids = {(await engine.rank("home", f"s{k}", exclude=["f"])).policy_id for k in range(20)}
     assert old.policy_id not in ids
     assert len(ids) == 1
@@ -387,10 +387,10 @@ async def test_a_surface_whose_lists_cannot_be_made_is_served_by_its_own_order(e
     make = lists_module.known_marginals
     with pytest.MonkeyPatch.context() as patch:
 
-        def broken(policy, state):
+        def broken(policy, *given):
             if policy.name == "ftrl-pbm":
                 raise RuntimeError("no solution")
-            return make(policy, state)
+            return make(policy, *given)
 
         patch.setattr(lists_module, "known_marginals", broken)
         await answer(engine, pages["new"], [0])

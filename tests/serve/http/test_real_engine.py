@@ -155,7 +155,7 @@ async def policies_saved(store):
     """Wait until a policy was saved, which the history of the report contains."""
     (home,) = (surface.id for surface in store.surfaces() if surface.name == "home")
     async with asyncio.timeout(60):
-        while not store.policies(home, "", 0, 0, 1):
+        while not store.policies(home, 0, 0, 1):
             await asyncio.sleep(0.01)
 
 
