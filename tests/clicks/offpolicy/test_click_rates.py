@@ -34,7 +34,7 @@ def test_user_browsing_has_the_value_of_its_own_world():
     found = simulate("cascade", "uniform", 3, **SMALL | {"queries": 1})
     lists = far_target(found.users)
     result = evaluate(found.pages, target_of(lists), estimator="ubm")
-    model = fit(found.pages, "ubm", prior=0.2)
+    model = fit(found.pages, "ubm", prior=Evaluator(found.pages).models["ubm"].prior)
     assert result.value == pytest.approx(model.expected_reward([str(i) for i in lists[0]], "0"), rel=1e-6)
 
 

@@ -35,7 +35,7 @@ from ..fitting.design import Design, Factor, design_of_pages, last_clicks_of, po
 from ..pages import different_keys
 from .logged import LoggedPages, Placements
 
-PRIOR = 0.2  # impressions for every cell that was shown, at the mean rate
+PRIOR = 0.2  # impressions for every (query, item, position) that was shown, at the mean rate
 REACHED = 1e-3  # clicks above that are rarer need not be determined
 CURVE = 1e8  # impressions that a given examination curve is worth
 MODELS = ("cells", "pbm", "pbm+level", "ubm")
@@ -95,6 +95,11 @@ class RateModel:
             design = design._replace(shown=shown.astype(np.float64), clicked=clicked.astype(np.float64))
         return FittedRates(self, design)
 
+    @cached_property
+    def prior(self) -> float:
+        """Impressions to add to every cell: as many in all for every model, or that with more cells shrinks more."""
+        return PRIOR * self.logged.n_cells / self._cells
+
     @property
     def _cells(self) -> int:
         return int(self.design.cell.max()) + 1
@@ -108,7 +113,7 @@ class FittedRates:
 
     @cached_property
     def fitted(self) -> LogLinear:
-        return self.design.fit(PRIOR)
+        return self.design.fit(self.model.prior)
 
     def predict(self, placements: Placements) -> Prediction:
         """Return the clicks of placements; those of ``ubm`` must be lists."""

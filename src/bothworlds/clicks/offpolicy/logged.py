@@ -66,6 +66,12 @@ class LoggedPages:
         return self.query * self.shape[2] + self.pages.position
 
     @cached_property
+    def n_cells(self) -> int:
+        """The number of different (query, item, position) that were shown."""
+        q, n, m, _ = self.shape
+        return int(different_keys(self.place * n + self.pages.item, q * n * m)[0].size)
+
+    @cached_property
     def shown(self) -> Floats:
         """(Q * m,) impressions of every query and position."""
         return np.bincount(self.place, self.pages.count[self.page], self.shape[0] * self.shape[2]).astype(np.float64)
