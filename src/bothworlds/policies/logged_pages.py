@@ -162,7 +162,9 @@ class LogState:
             return self.new(n_items)
         if not self.grows:
             return self.state
-        state = grown(self.policy, self.state, max(n_items, len(self.shown)), self.shape.n_positions)
+        state = self.state
+        if n_items > len(self.shown):
+            state = grown(self.policy, state, n_items, self.shape.n_positions)
         if self.labels is None:
             return state
         labels = self._labels_of(state.shape.n_items)

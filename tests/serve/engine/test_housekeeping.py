@@ -157,7 +157,7 @@ def test_the_thread_survives_a_store_that_fails_and_says_so(monkeypatch):
             raise housekeeping.StoreError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(store, "learners", away)
+            patch.setattr(store, "uncovered", away)
             await eventually(lambda: any("the disk is full" in reason for reason in engine.health()["reasons"]))
             assert engine.health()["ready"]
         await eventually(lambda: not engine.health()["reasons"])

@@ -158,7 +158,7 @@ async def test_invalid_rows_are_counted_and_skipped(engine, store, clock):
     assert taken.taken == 1
     assert taken.refused == len(bad)
     await refreshed(engine)
-    assert len(list(engine.log.export("home"))) == 1 + 4
+    assert len(list(engine.log.export("home"))) == 1 + 3
     state = await engine.reports.state("home")
     assert state["rounds"] == 1
     assert np.array(state["loss"]).round(6).tolist()[:3] == [[4.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 4.0]]
