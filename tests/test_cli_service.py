@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import bothworlds
-from bothworlds.serve.engine.states import decode, encode
+from bothworlds.serve.engine.states import Target, decode, encode
 from bothworlds.serve.stores import open_store
 from tests.commands import run
 from tests.serve.running import ITEMS, refreshed, running, visit
@@ -82,7 +82,7 @@ def test_verify_finds_a_snapshot_that_is_not_what_the_log_gives(learned):
     with closing(open_store(learned)) as store:
         lease, (learner,) = store.acquire("test", 60.0), store.learners()
         kept = store.snapshot(learner.id)
-        state = decode(kept.state, bothworlds.policy("ftrl-pbm"), len(ITEMS), 3)
+        state = decode(kept.state, Target(bothworlds.policy("ftrl-pbm"), len(ITEMS), 3))
         state.state.loss[0, 0] += 1e-9
         store.save_snapshot(lease, learner.id, kept.number, kept.format, encode(state))
     result = run("verify", "--store", learned)

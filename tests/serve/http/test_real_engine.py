@@ -227,6 +227,36 @@ def test_a_change_of_policy_says_what_is_learned_again(client):
     assert "12 events of the log are learned again" in client("GET", "/surfaces/again").text
 
 
+def test_a_surface_with_labels_over_http_and_on_the_dashboard(client):
+    path, items = "/v1/surfaces/labelled", ["a", {"name": "b", "labels": {"kind": "light"}}, "c"]
+    body = {"slots": 2, "items": items, "labels": {"device": None, "age": [18, 30]}, "item_labels": ["kind"]}
+    assert client("PUT", path, json=body).json()["labels"] == {"device": None, "age": [18.0, 30.0]}
+    changed = client("PUT", f"{path}/items/c", json={"labels": {"kind": "<b>"}}).json()
+    assert [item["labels"] for item in changed["items"]] == [{}, {"kind": "light"}, {"kind": "<b>"}]
+    for k in range(40):
+        asked = {"request_id": f"r{k}", "context": {"device": ["phone", "<i>"][k % 2], "age": 18 + k}}
+        page = client("POST", f"{path}/rank", json=asked).json()
+        feedback(client, event_id=page["event_id"], token=page["token"], clicks=[0], final=True)
+    assert page["context"] == {"device": "<i>", "age": "30.."}
+    settle(client)
+    state = client("GET", path + '/state?context={"device":"phone","age":"30.."}').json()
+    assert (state["context"], state["rounds"]) == ({"device": "phone", "age": "30.."}, 40)
+    pairs = client("GET", f"{path}/effects").json()["effects"]
+    assert {"visitor_label", "item_label", "sd", "values", "pages"} == set(pairs[0])
+    values = client("GET", f"{path}/effects?visitor=device&item=kind").json()["effects"]
+    assert {"visitor_value", "item_value", "effect", "standard_error"} == set(values[0])
+    for query, pointer in (("context=[]", "?context"), ('context={"city":"x"}', "/context/city")):
+        answer = client("GET", f"{path}/state?{query}")
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+    for name in ("surfaces", "live"):
+        shown = client("GET", f"/{name}/labelled?label.device=phone")
+        assert shown.status_code == 200
+        assert "What matters" in shown.text
+        assert "device phone" in " ".join(shown.text.split())
+        assert "<i>" not in shown.text
+    assert client("DELETE", '/v1/events?surface=labelled&context={"device":"phone"}').json() == {"deleted": 20}
+
+
 @pytest.mark.slow
 def test_arms_are_compared_and_promoted_over_http(client):
     path = "/v1/surfaces/compared"
