@@ -86,6 +86,32 @@ def test_items_at_their_limit_do_not_exceed_it_where_they_were_not_shown():
     assert found.predict([1], [[0]])[0] <= 1.0
 
 
+def where_some_are_always_clicked(seed):
+    """Counts of items half of which are always clicked at the two first positions, at some of the pairs."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(4, 12)), int(rng.integers(3, 6))
+    attraction = rng.uniform(0.3, 1.0, n)
+    attraction[: n // 2] = 1.0
+    examination = np.concatenate([[1.0, 1.0], rng.uniform(0.2, 1.0, m - 2)])
+    shown = rng.integers(1, 2000, (n, m)) * (rng.random((n, m)) < 0.7)
+    return shown.astype(float), rng.binomial(shown, np.outer(attraction, examination)).astype(float)
+
+
+def test_a_kink_of_the_likelihood_is_reached(monkeypatch):
+    """Items that were always clicked at two positions bound the better one: Newton's steps alone end far below."""
+    for seed in (80, 118, 139, 153, 202):
+        shown, clicked = where_some_are_always_clicked(seed)
+        i, j = np.nonzero(shown)
+        data = i, j[:, None], shown[i, j], clicked[i, j]
+        found, best = log_linear.fit(*data), fit_newton(shown, clicked).log_likelihood
+        assert found.converged, seed
+        assert found.log_likelihood == pytest.approx(best, abs=1e-8), seed
+        with monkeypatch.context() as patch:
+            patch.setattr(log_linear, "_fitted", log_linear._newton)
+            assert not log_linear.fit(*data).converged, seed
+            assert log_linear.fit(*data).log_likelihood < best - 1.0, seed
+
+
 @pytest.mark.slow
 @given(st.integers(0, 10**6), st.floats(0.05, 0.5), st.sampled_from([(4,), (4, 3)]))
 def test_what_is_determined_is_what_adds_no_rank_to_the_design(seed, share, levels):

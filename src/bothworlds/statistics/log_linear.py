@@ -50,6 +50,7 @@ class _Cells(NamedTuple):
     missed: Floats  # (K,)
     codes: Ints  # (X, c) the columns of every context
     work: Floats  # (2, X) clicks and missing clicks of one row in every context
+    edge: float = EDGE  # least number of missing clicks: keeps probabilities below 1
 
     @property
     def row(self) -> Ints:
@@ -242,7 +243,7 @@ def fit(
     tied = (inside, place, cells) if not prior else _sorted_cells(i, code, clicks, misses, clicked, seen)
     with np.errstate(divide="ignore"):
         start = np.log((_by_column(code, clicks, S) + 0.5) / (_by_column(code, n, S) + 1.0))
-    a, b, second, inverse, steps, converged, gain = _newton(cells, _top_zero(start, first, live[1])[0], first)
+    a, b, second, inverse, steps, converged, gain = _fitted(cells, _top_zero(start, first, live[1])[0], first)
     b, tops = _top_zero(b, first, live[1])
     # A column without clicks is sure to have probability 0 if a row with clicks was shown there, and likewise a row.
     dead = seen & (clicked[0][i].astype(int) + clicked[1][code].sum(axis=1) == len(first) - 1)
@@ -308,6 +309,23 @@ def _top_zero(b: Floats, first: Ints, live: Mask) -> tuple[Floats, Floats]:
     tops = np.array([b[low:high][live[low:high]].max(initial=-np.inf) for low, high in pairwise(first.tolist())])
     tops[tops == -np.inf] = 0.0
     return b - np.repeat(tops, np.diff(first)), tops
+
+
+def _fitted(cells: _Cells, b: Floats, first: Ints) -> tuple[Floats, Floats, _Derivatives, Floats, int, bool, float]:
+    """Return what ``_newton`` does; if that does not converge, approach the limit in steps.
+
+    A row that was always clicked at two columns bounds the larger of them: the likelihood then has a kink where they
+    are equal, which is as sharp as ``edge`` is small.
+    """
+    found = _newton(cells, b, first)
+    if not found[5]:
+        steps = found[4]
+        for edge in (1e5 * EDGE, 1e4 * EDGE, 1e3 * EDGE, 100.0 * EDGE, 10.0 * EDGE, EDGE):
+            cells.work[1] = edge
+            found = _newton(cells._replace(edge=edge), found[1], first)
+            steps += found[4]
+        found = (*found[:4], steps, *found[5:])
+    return found
 
 
 def _newton(cells: _Cells, b: Floats, first: Ints) -> tuple[Floats, Floats, _Derivatives, Floats, int, bool, float]:
@@ -397,23 +415,24 @@ def _null_space(cells: _Cells, live: Mask) -> Floats:
 
 
 @inner_kernel
-def _load(starts: Ints, context: Ints, clicked: Floats, missed: Floats, work: Floats, i: int) -> None:
+def _load(starts: Ints, context: Ints, clicked: Floats, missed: Floats, work: Floats, edge: float, i: int) -> None:
     for k in range(starts[i], starts[i + 1]):
         work[0, context[k]] = clicked[k]
-        work[1, context[k]] = max(missed[k], EDGE)
+        work[1, context[k]] = max(missed[k], edge)
 
 
 @inner_kernel
-def _unload(starts: Ints, context: Ints, work: Floats, i: int) -> None:
+def _unload(starts: Ints, context: Ints, work: Floats, edge: float, i: int) -> None:
     for k in range(starts[i], starts[i + 1]):
         work[0, context[k]] = 0.0
-        work[1, context[k]] = EDGE
+        work[1, context[k]] = edge
 
 
 @kernel
 def best_rows(
-    starts: Ints, context: Ints, clicked: Floats, missed: Floats, codes: Ints, work: Floats, x: Floats, a: Floats
-) -> float:
+    starts: Ints, context: Ints, clicked: Floats, missed: Floats, codes: Ints, work: Floats, edge: float,
+    x: Floats, a: Floats,
+) -> float:  # fmt: skip
     """Maximise over every row, given the sums x of the columns of contexts; return the maximum.
 
     The derivative is concave and falls, so its tangent has a root at or above the one sought: from there on Newton's
@@ -423,7 +442,7 @@ def best_rows(
     for k in range(x.size):
         top = max(top, x[k])
     for i in range(a.size):
-        _load(starts, context, clicked, missed, work, i)
+        _load(starts, context, clicked, missed, work, edge, i)
         a[i] = min(a[i], -top - 1e-3)
         for _ in range(100):
             gain, weight = 0.0, 0.0
@@ -439,19 +458,19 @@ def best_rows(
                 break
         for k in range(x.size):
             total += work[0, k] * (a[i] + x[k]) + work[1, k] * np.log(chances(a[i] + x[k])[1])
-        _unload(starts, context, work, i)
+        _unload(starts, context, work, edge, i)
     return total
 
 
 @kernel
 def eliminate_rows(
-    starts: Ints, context: Ints, clicked: Floats, missed: Floats, codes: Ints, work: Floats, x: Floats, a: Floats,
-    weight: Floats, centre: Floats, pull: Floats, schur: Floats,
+    starts: Ints, context: Ints, clicked: Floats, missed: Floats, codes: Ints, work: Floats, edge: float,
+    x: Floats, a: Floats, weight: Floats, centre: Floats, pull: Floats, schur: Floats,
 ) -> None:  # fmt: skip
     """Fill in derivatives; of the Schur complement the lower triangle, without the diagonal blocks' diagonal."""
     factors = codes.shape[1]
     for i in range(a.size):
-        _load(starts, context, clicked, missed, work, i)
+        _load(starts, context, clicked, missed, work, edge, i)
         gain, total = 0.0, 0.0
         for k in range(x.size):
             p, miss = chances(a[i] + x[k])
@@ -473,4 +492,4 @@ def eliminate_rows(
                     schur[s, t] -= share * centre[i, t]
         for s in range(centre.shape[1]):
             centre[i, s] /= total
-        _unload(starts, context, work, i)
+        _unload(starts, context, work, edge, i)
