@@ -84,9 +84,16 @@ async def running(store: Store | None = None, clock: Callable[[], int] = now_ms,
             await engine.stop()
 
 
-def serving(store: Store, clock: Callable[[], int] | None = None, **options: Any):
-    """Runs an engine that settles and learns in ``refreshed`` only, so that nothing depends on time."""
-    return running(store, clock or Clock(), **({"refresh_ms": 3_600_000, "refresh_events": 10**9} | options))
+@asynccontextmanager
+async def serving(store: Store, clock: Callable[[], int] | None = None, **options: Any):
+    """Runs an engine that settles and learns in ``refreshed`` only, so that nothing depends on time.
+
+    A request with a context waits for the newest lists instead of using those of before while new ones are made.
+    """
+    given = {"refresh_ms": 3_600_000, "refresh_events": 10**9} | options
+    with patch.object(served, "STALE_MS", -1):
+        async with running(store, clock or Clock(), **given) as engine:
+            yield engine
 
 
 async def put_surface(engine: Engine, name: str = "home", **body: Any) -> Surface:
