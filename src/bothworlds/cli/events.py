@@ -24,7 +24,7 @@ def delete(
     service: Service,
     event_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of events.")] = None,
     visitor: Annotated[
-        str | None, typer.Option("--visitor", help="Delete all events of this visitor, as rank requests named her.")
+        str | None, typer.Option("--visitor", help="Delete all events of this visitor, as rank requests named them.")
     ] = None,
     surface: Annotated[str | None, typer.Option("--surface", help="The surface of --request-id.")] = None,
     request_id: Annotated[

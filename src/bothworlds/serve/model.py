@@ -246,14 +246,14 @@ def sums_kept_since(surface: Surface, now: int) -> int:
 
 
 def visitor_draw(surface: Surface, visitor: bytes, key: bytes) -> int:
-    """Returns the number that chooses the arm of a visitor, given by her hash, in the current comparison."""
+    """Returns the number that chooses the arm of a visitor, given by their hash, in the current comparison."""
     comparison = surface.comparison_restarted_at or 0
     content = b"%d\x00%d\x00%b" % (surface.id, comparison, visitor)
     return int.from_bytes(blake2b(content, digest_size=8, key=key, person=b"arm").digest(), "little")
 
 
 def bucket_of(visitor: bytes) -> int:
-    """Returns the bucket of a visitor, given by her hash; it does not depend on her arm."""
+    """Returns the bucket of a visitor, given by their hash; it does not depend on their arm."""
     return int.from_bytes(visitor[:8], "little") % BUCKETS
 
 

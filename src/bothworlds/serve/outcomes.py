@@ -48,7 +48,7 @@ def merged(event: Event, feedback: Feedback, now: int) -> tuple[Event, Status]:
     """Returns the event after this feedback, and the status for the sender. The arguments are not changed.
 
     - ``rejected``: the event was deleted, or the token has another list than the one that is stored. The visitor saw a
-      list whose record was lost, so that her clicks say nothing about the stored one.
+      list whose record was lost, so that their clicks say nothing about the stored one.
     - ``expired``: something new after the late window.
     - ``accepted``: something new on an open event; ``late_applied``: new clicks on a settled one.
     - ``duplicate``, ``settled``: nothing new, or, on a settled event, nothing but ``shown`` or ``final``.

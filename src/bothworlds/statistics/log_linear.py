@@ -317,15 +317,13 @@ def _fitted(cells: _Cells, b: Floats, first: Ints) -> tuple[Floats, Floats, _Der
     A row that was always clicked at two columns bounds the larger of them: the likelihood then has a kink where they
     are equal, which is as sharp as ``edge`` is small.
     """
-    found = _newton(cells, b, first)
-    if not found[5]:
-        steps = found[4]
+    a, b, second, inverse, steps, converged, gain = _newton(cells, b, first)
+    if not converged:
         for edge in (1e5 * EDGE, 1e4 * EDGE, 1e3 * EDGE, 100.0 * EDGE, 10.0 * EDGE, EDGE):
             cells.work[1] = edge
-            found = _newton(cells._replace(edge=edge), found[1], first)
-            steps += found[4]
-        found = (*found[:4], steps, *found[5:])
-    return found
+            a, b, second, inverse, more, converged, gain = _newton(cells._replace(edge=edge), b, first)
+            steps += more
+    return a, b, second, inverse, steps, converged, gain
 
 
 def _newton(cells: _Cells, b: Floats, first: Ints) -> tuple[Floats, Floats, _Derivatives, Floats, int, bool, float]:

@@ -170,7 +170,7 @@ class Engine:
         The decision is stored soon after. If this process is killed before, a repeated request may get another list:
         the one that is stored first is valid, and feedback on the other is rejected.
 
-        A visitor stays in the same arm until the comparison of arms starts again; only a keyed hash of her id is kept.
+        A visitor stays in the same arm until arms are compared anew; only a keyed hash of their id is kept.
         ``context`` are the visitor's labels, and ``segment`` is the label of that name; ``Ranking.context`` is what is
         learned for. A page that is not ``counted`` is neither learned from nor compared. Raises Unknown, Invalid,
         NotEnough, Unavailable, and TooMany if ``client``, or all clients together, wait for too many lists.

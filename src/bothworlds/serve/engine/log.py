@@ -101,7 +101,7 @@ class Log:
         return await self._delete([key], actor, f"event {key.hex()}")
 
     async def delete_visitor(self, visitor: str, *, actor: str) -> int:
-        """Deletes all events of a visitor, on all surfaces; returns how many. The audit log does not name her."""
+        """Deletes all events of a visitor, on all surfaces; returns how many. The audit log does not name them."""
         checked_name(visitor, "visitor", "/visitor", longest=VISITOR_LENGTH)
         hashed, count = visitor_hash(visitor, self._secrets.draw_key), 0
         await self._recorder.flush()

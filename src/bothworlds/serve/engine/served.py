@@ -55,7 +55,7 @@ Context = tuple[tuple[str, str], ...]  # the labels of a visitor that are learne
 
 
 class Visitor(NamedTuple):
-    """Her labels without unknown ones, those that are learned, and the labels that have a value that is not known."""
+    """Labels of a visitor without unknown ones, those that are learned, and the labels whose value is not known."""
 
     labels: dict[str, str]
     learned: Context = ()

@@ -6,8 +6,8 @@ arm that nobody clicks on; only the second count shows it. A page that sends ``f
 second count without any loss, so that count is used only where one arm gets final feedback on nearly all pages, and
 small deviations are tolerated.
 
-All pages of a visitor have the same arm. Of every visitor, only her first page is counted, since her arm is one draw.
-Where events are deleted after some days (``retention_days``), her first page may be gone when she comes again. There,
+All pages of a visitor have the same arm. Of every visitor, only the first page is counted, since their arm is one draw.
+Where events are deleted after some days (``retention_days``), their first page may be gone when they come again. There,
 pages are counted in periods, in each of which no event is deleted before all of its pages are counted. A visitor is
 counted once in a period, and every period is a test of its own: the k-th has a share of 1 / (k (k + 1)) of the error.
 A period in which no page has a visitor goes on.
