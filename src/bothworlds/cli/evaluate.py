@@ -180,7 +180,9 @@ def _print(evaluation: Evaluation) -> None:
     typer.echo(evaluation.reason)
     title = f"{evaluation.target} on {evaluation.traffic}: clicks per page"
     dim = [k for k, name in enumerate(evaluation.estimators) if name == "logged"]
-    print_rows(title, ["estimator", "value", "95% interval"], evaluation.rows(), names=["estimator"], dim=dim)
+    print_rows(
+        title, ["estimator", "value", "95% interval", "determined"], evaluation.rows(), names=["estimator"], dim=dim
+    )
     shown, tied, weakly, is_open = evaluation.shares
     typer.echo(
         f"Placements of the target: {shown:.1%} shown as such, {tied:.1%} by examination of other items, "

@@ -29,7 +29,10 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="NAME=COLUMN,...", help="Columns with other names: item=product,click=clicked."),
 ]
-Query = Annotated[str | None, typer.Option("--query", help="Keep only this query.")]
+Query = Annotated[
+    str | None,
+    typer.Option("--query", help="Keep only this query; or the columns that are the query together: country,page."),
+]
 Positions = Annotated[int | None, typer.Option("--positions", min=1, help="Keep only this many first positions.")]
 TopItems = Annotated[
     int | None, typer.Option("--top-items", min=1, help="Keep only pages made of this many most frequent items.")

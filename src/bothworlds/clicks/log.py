@@ -14,11 +14,11 @@ from ..extras import import_extra
 from .counts import Counts
 from .pages import Pages
 from .reading.database import Database, interrupts, literal, quoted, run
-from .reading.layouts import COLUMN_NAMES, common_layout
+from .reading.layouts import COLUMN_NAMES, common_layout, has_column_names
 from .reading.memory import as_table, inspect_table, label_text
 from .reading.ray import read_on_ray
 from .reading.session_text import odd_pages, read_text
-from .reading.sources import Paths, find_files, inspect_file, rename_columns
+from .reading.sources import Paths, Source, column_list, find_files, inspect_file, rename_columns
 from .reading.tables import Filters, Reading, file_columns, keep, read_table, sentences
 
 ENGINES = ("duckdb", "ray")
@@ -46,6 +46,7 @@ class Log:
     number: str = "1"  # SQL for how many equal rows a row stands for
     time: str | None = None  # SQL for the time in seconds since 1970, NULL where the timestamp does not have one
     where: str = "true"  # SQL condition on rows
+    query_columns: tuple[str, ...] = ()  # of the file, if the query is several columns
     progress: bool | None = False
 
     @property
@@ -225,7 +226,7 @@ def read(
     path: Paths | Any,
     format: str | None = None,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     query: str | float | Iterable[str | float] | None = None,
     positions: int | None = None,
     top_items: int | None = None,
@@ -243,10 +244,12 @@ def read(
     format
         The layout, which is detected if it is not given.
     columns
-        The names of columns that differ from those of the layout: ``{"item": "product", "click": "clicked"}``.
+        The names of columns that differ from those of the layout: ``{"item": "product", "click": "clicked"}``. Several
+        columns are the query together with ``{"query": "country,page"}`` or a list: a query is then ``"DE,3"``.
     query, positions, top_items
         Filters, applied in this order: keep one query or several; cut pages to their first positions; keep pages made
-        only of the most frequent remaining items (or rows of these items, if rows do not form pages).
+        only of the most frequent remaining items (or rows of these items, if rows do not form pages). If ``query`` has
+        names of columns, ``"country,page"``, these are the query together; a single one, if there is no column query.
     skip_bad
         Leave out bad rows and count them, instead of raising an error.
     clip
@@ -275,6 +278,10 @@ def read(
     """
     if engine not in ENGINES:
         raise ValueError(f"there is no engine {engine!r}; there are {' and '.join(ENGINES)}")
+    table = as_table(path)
+    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
+    if _are_columns(query, columns, sources[0]):
+        columns, query = {**(columns or {}), "query": query}, None
     filters = Filters(
         _queries(query),
         None if positions is None else whole(positions, "positions", 1),
@@ -282,8 +289,6 @@ def read(
         skip_bad,
         clip,
     )
-    table = as_table(path)
-    sources = (inspect_table(table),) if table is not None else tuple(inspect_file(file) for file in find_files(path))
     if columns:
         sources = tuple(rename_columns(source, columns, COLUMN_NAMES) for source in sources)
     layout = common_layout(sources, format)
@@ -314,6 +319,7 @@ def read(
         notes=sentences(log, found, number),
         number=number,
         time=_time(kinds.get("timestamp")),
+        query_columns=sources[0].joined,
         progress=progress,
     )
 
@@ -352,6 +358,15 @@ def _time(kind: str | None) -> str | None:
     if kind == "VARCHAR":
         return "coalesce(try_cast(timestamp AS DOUBLE), epoch(try_cast(timestamp AS TIMESTAMPTZ)))"
     return "try_cast(timestamp AS DOUBLE)"
+
+
+def _are_columns(query: Any, columns: Any, source: Source) -> bool:
+    """Whether a query names columns of a file, and not a query to keep."""
+    if not isinstance(query, str) or not has_column_names(source) or "query" in (columns or {}):
+        return False
+    names = column_list(query)
+    has_query = "query" in map(str.lower, source.columns)
+    return set(names) <= set(source.columns) and (len(names) > 1 or not has_query)
 
 
 def _queries(query: Any) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ def near_target(found):
 
 def made_target(found, judge):
     """The items of every query in the order of the attraction that the log says they have."""
-    fit, (queries, items) = judge.fits["pbm"], found.users.attraction.shape
+    fit, (queries, items) = judge.fit("pbm"), found.users.attraction.shape
     row = fit.rows(np.repeat(np.arange(queries), items), np.tile(np.arange(items), queries))
     effect = np.where(row >= 0, fit.fitted.row_effect[row], -np.inf).reshape(queries, items)
     return np.argsort(-effect, axis=1)[:, : found.users.m]

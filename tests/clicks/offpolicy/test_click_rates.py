@@ -19,14 +19,14 @@ def test_influence_terms_have_the_spread_of_resampled_pages(model):
     found = simulate("pbm", "uniform", 1, **SMALL)
     judge = Evaluator(found.pages, progress=False)
     target = judge._target(target_of(near_target(found)), None)
-    rates = judge.models.get(model) or RateModel(model, judge.logged)
-    values, rng, count = [], np.random.default_rng(2), found.pages.count
+    placed, values, rng = target.placements(judge.logged, found.pages.count, 0), [], np.random.default_rng(2)
     for _ in range(300):
-        again = rng.poisson(count)
-        placed = target.placements(judge.logged, count, 0)
-        values.append(rates.fit(again).predict(placed).clicks.sum())
-    error = judge.logged.error(judge._value(model, target).terms)
-    assert error == pytest.approx(np.std(values), rel=0.16)  # 4 standard errors of 300 resamples
+        clicks = judge.models[model].fit(rng.poisson(found.pages.count)).predict(placed).clicks
+        values.append([*np.bincount(placed.position, clicks), clicks.sum()])
+    estimates = judge._value(model, target, [placed]).estimates
+    assert [one.position for one in estimates] == [1, 2, 3, None]
+    errors = [one.standard_error / judge.factor(model) for one in estimates]
+    assert errors == pytest.approx(np.std(values, axis=0), rel=0.16)  # 4 standard errors of 300 resamples
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_the_gradient_of_user_browsing_is_that_of_finite_differences():
     found = simulate("cascade", "uniform", 3, **SMALL | {"queries": 2})
     judge = Evaluator(found.pages, progress=False)
     target = judge._target(target_of(far_target(found.users)), None)
-    placed, rates = target.placements(judge.logged, found.pages.count, 0), judge.fits["ubm"]
+    placed, rates = target.placements(judge.logged, found.pages.count, 0), judge.fit("ubm")
     before = rates.predict(placed)
     slope = np.zeros(rates.fitted.column_effect.size)
     np.add.at(slope, before.columns[:, 0], before.slope)
@@ -58,7 +58,7 @@ def test_a_given_curve_that_is_the_fitted_one_changes_nothing():
     found = simulate("pbm", "weekly", 4, **SMALL)
     lists = target_of(near_target(found))
     free = evaluate(found.pages, lists, estimator="pbm")
-    curve = np.exp(Evaluator(found.pages).fits["pbm"].fitted.column_effect)
+    curve = np.exp(Evaluator(found.pages).fit("pbm").fitted.column_effect)
     fixed = evaluate(found.pages, lists, estimator="pbm", examination=curve.tolist())
     assert fixed.value == pytest.approx(free.value, rel=1e-5)
     assert fixed.estimate("pbm").standard_error < free.estimate("pbm").standard_error

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from bothworlds import policy
-from bothworlds.clicks import Counts, evaluate, read
+from bothworlds.clicks import Counts, Pages, evaluate, fit, read
 from bothworlds.clicks.offpolicy.evaluation import Evaluator
 from tests.clicks.evaluation_logs import as_log, as_marginals, by_the_formulas, logging_policy, pages
+from tests.clicks.offpolicy.simulated import far_target, simulate, target_of
 
 RATES = np.outer([0.5, 0.4, 0.3, 0.2], [1.0, 0.5])
 TARGET = np.array([[0.6, 0.1], [0.3, 0.3], [0.1, 0.5], [0.0, 0.1]])
@@ -106,7 +107,83 @@ def test_growing_traffic_is_not_taken_for_a_better_ranking(rng):
     assert any("changed over time" in warning for warning in asked.warnings)
 
 
+@pytest.mark.slow
+def test_a_model_of_dependent_clicks_changes_its_estimate_and_is_checked_too():
+    """In a cascade world the best items first earn less than position-based users would give; ubm knows."""
+    found = simulate("cascade", "uniform", 3, queries=4, items=5, m=3, weeks=4, pages=20_000)
+    lists = far_target(found.users)
+    truth, ubm, pbm = (
+        found.truth(lists),
+        *(evaluate(found.pages, target_of(lists), estimator=e) for e in ("ubm", "pbm")),
+    )
+    assert ubm.value == pytest.approx(truth, rel=0.02)
+    assert pbm.value > 1.1 * truth
+    assert evaluate(found.pages, target_of(lists)).chosen == "ubm"
+
+
+def test_intervals_are_clustered_by_page():
+    """Half of the users click everything: clicks of a page go together, and are not independent."""
+    keen = np.repeat(np.random.default_rng(1).integers(2, size=2000), 2)
+    log = {"event": np.repeat(np.arange(2000), 2), "position": [1, 2] * 2000, "item": ["a", "b"] * 2000, "click": keen}
+    found = evaluate(log, ["a", "b"], estimator="cells")
+    assert found.estimate("cells").standard_error == pytest.approx(2 * 0.5 / np.sqrt(2000), rel=0.01)
+    assert found.estimate("cells", 1).standard_error == pytest.approx(0.5 / np.sqrt(2000), rel=0.01)
+
+
+def test_pages_are_fitted_by_models_of_independent_clicks_too():
+    pages = Pages.from_arrays([["a", "b"], ["b", "a"]], [[1, 0], [0, 1]], count=[60, 40])
+    assert fit(pages, "pbm").log_likelihood == pytest.approx(fit(pages.counts(), "pbm").log_likelihood)
+
+
 # Targets and options
+
+
+def test_several_columns_are_the_query_together(tmp_path):
+    rng, rows = np.random.default_rng(5), []
+    for week in range(4):
+        for country, kind in (("DE", 1.0), ("FR", 2.0)):
+            for k in range(200):
+                for j, item in enumerate(["a", "b"] if (week + (country == "FR")) % 2 else ["b", "a"]):
+                    hit = int(rng.random() < (0.6 if (item == "a") == (country == "DE") else 0.2) / (1 + j))
+                    row = {"event": f"{week}{k}{country}", "country": country, "kind": kind}
+                    rows.append({**row, "position": j + 1, "item": item, "click": hit})
+    log = read(rows, query="country,kind")
+    assert log.queries == ("DE,1", "FR,2") == read(rows, columns={"query": ["country", "kind"]}).queries
+    path = tmp_path / "new.csv"
+    path.write_text("Country,kind,position,item\nDE,1,1,a\nDE,1,2,b\nFR,2,1,b\nFR,2,2,a\n")
+    best = evaluate(log, path)
+    assert best.value == pytest.approx(0.7, abs=0.06)
+    named = {("DE", 1): ["a", "b"], "FR,2": ["b", "a"]}
+    assert evaluate(log, named).value == best.value == evaluate(log, path).value
+    path.write_text("country,position,item\nDE,1,a\n")
+    with pytest.raises(ValueError, match=r"new\.csv has no column kind; the query is country,kind"):
+        evaluate(log, path)
+    with pytest.raises(ValueError, match="no column 'page'; it has event, country, kind"):
+        read(rows, columns={"query": "country,page"})
+
+
+def test_counts_with_dates_have_windows():
+    """What a GROUP BY with a week gives: traffic grows, and the better list came later."""
+    rates, lists, rows = {"a": 0.3, "b": 0.15, "c": 0.1}, (["b", "a", "c"], ["a", "c", "b"]), []
+    for week in range(6):
+        for j, item in enumerate(lists[week // 3]):
+            monday = f"2026-01-{5 + 7 * week:02}" if week < 4 else f"2026-02-{7 * week - 26:02}"
+            clicks = round(40_000 * rates[item] / (1 + j) * (1.0 + 0.2 * week))
+            rows.append({"item": item, "position": j + 1, "impressions": 40_000, "clicks": clicks, "week": monday})
+    log = read(rows, columns={"timestamp": "week"})
+    found = evaluate(log, ["a", "c", "b"], estimator="pbm+level")
+    assert found.value == pytest.approx(1.5 * (0.3 + 0.05 + 0.05), rel=0.01)
+    assert found.estimate("pbm").value > 1.1 * found.value
+    assert evaluate(read(rows, columns={"timestamp": "week"}), ["a", "c", "b"], since="2026-02-01").pages == 80_000
+
+
+def test_every_estimator_says_how_much_of_the_target_it_determines(shop):
+    found = evaluate(shop, {"x": ["a", "c", "b"], "y": ["c", "b", "a"]})
+    assert {one.determined for one in found.estimates} == {1.0}
+    constant = [row for row in shop if row["date"] < "2026-01-12"]
+    found = evaluate(constant, {"x": ["a", "c", "b"], "y": ["c", "b", "a"]})
+    assert found.estimate("cells").determined < found.estimate("pbm").determined == 1.0 == found.determined
+    assert repr(found).splitlines()[2].split()[-1] == f"{found.estimate('cells').determined:.1%}"
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +310,7 @@ def test_rows_without_pages_have_no_user_browsing_and_are_clustered(shop):
     found = evaluate(rows, {"x": ["a", "b", "c"], "y": ["c", "b", "a"]})
     assert found.value == pytest.approx(evaluate(shop, {"x": ["a", "b", "c"], "y": ["c", "b", "a"]}).value, rel=1e-6)
     assert "ubm" not in found.estimators
-    with pytest.raises(ValueError, match="'ubm' needs pages, and the log has no column event"):
+    with pytest.raises(ValueError, match=r"'ubm' needs pages \(a column event"):
         evaluate(rows, ["a", "b", "c"], estimator="ubm")
     assert any("positions are assumed independent" in note for note in found.notes)
 

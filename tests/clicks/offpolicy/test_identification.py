@@ -28,7 +28,7 @@ def judge_of(seed, items=5, m=4):
 @given(st.integers(0, 10**6))
 def test_bounds_are_those_of_a_linear_programme(seed):
     judge = judge_of(seed)
-    fit, (_, items, m, _) = judge.fits["pbm"], judge.logged.shape
+    fit, (_, items, m, _) = judge.fit("pbm"), judge.logged.shape
     gauges, falling = identification._gauges(fit)
     groups = len(gauges.distance) - 1
     rows, limits = [], []
@@ -69,7 +69,7 @@ def test_rising_examination_drops_the_constraint_and_says_so():
     shown = np.array([[500, 0, 500, 0], [0, 500, 0, 500]])
     clicked = np.array([[50, 0, 300, 0], [0, 300, 0, 50]])
     judge = Evaluator(Counts.from_tables(shown, clicked, items=["a", "b"]))
-    assert identification._gauges(judge.fits["pbm"])[1] is False
+    assert identification._gauges(judge.fit("pbm"))[1] is False
     found = judge.evaluate(["b", "a", "c", "d"])
     assert any("the log contradicts it" in warning for warning in found.warnings)
     assert found.lower_bound < found.upper_bound

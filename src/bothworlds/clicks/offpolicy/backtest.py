@@ -59,10 +59,11 @@ class Backtest(NamedTuple):
         """Return what was found about a model; None without enough blocks."""
         return next((one for one in self.candidates if one.model == model), None)
 
-    def table(self, logged: LoggedPages, model: str) -> Any:
-        """Return the Arrow table of the blocks that a model predicts."""
-        found, pages = self.of(model), logged.pages
-        b, rows = self.blocks, np.zeros(0, np.int64)
+    def table(self, logged: LoggedPages, chosen: str | None) -> Any:
+        """Return the Arrow table of the blocks that the chosen model predicts, or else the one that predicts best."""
+        best = min(self.candidates, key=lambda one: one.squared_error, default=None)
+        found, pages = self.of(chosen) or best, logged.pages
+        b, rows, model = self.blocks, np.zeros(0, np.int64), found.model if found else ""
         if found is not None:
             rows = np.flatnonzero(~np.isnan(self.predicted[model] + self.baseline))
         lists = []
@@ -107,8 +108,7 @@ def backtest(
             kept = (blocks.of_page < 0) | ~held[blocks.of_page]
             count = np.where(kept, logged.pages.count, 0)
             result.baseline[held] = _means(logged, count)[blocks.query[held]]
-            some = held[placements.group]
-            own = Placements(*(part[some] for part in placements))
+            own = placements.take(held[placements.group])
             for model in models:
                 fit = model.fit(count)
                 prediction = fit.predict(own)

@@ -25,7 +25,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
@@ -33,19 +32,18 @@ from ...kernels import Floats, Ints
 from ...statistics.log_linear import LogLinear
 from ..fitting.design import Design, Factor, design_of_pages, last_clicks_of, positions_of
 from ..pages import different_keys
-from .logged import LoggedPages, Placements
+from .logged import LoggedPages, Mask, Placements
 
 PRIOR = 0.2  # impressions for every (query, item, position) that was shown, at the mean rate
 REACHED = 1e-3  # clicks above that are rarer need not be determined
 CURVE = 1e8  # impressions that a given examination curve is worth
 MODELS = ("cells", "pbm", "pbm+level", "ubm")
-Mask = NDArray[np.bool_]
 
 
 class Prediction(NamedTuple):
     """Weighted clicks of placements, and the gradient of their sums with respect to log click rates."""
 
-    clicks: Floats  # (T,) NaN where the log does not determine them
+    clicks: Floats  # of some placements, NaN where the log does not determine them
     row: Ints  # (E,) entries of the gradient
     columns: Ints  # (E, factors)
     slope: Floats
@@ -109,31 +107,38 @@ class FittedRates:
     """A fit of a model to the counts of a design."""
 
     def __init__(self, model: RateModel, design: Design) -> None:
-        self.model, self.design = model, design
+        self.model, self.design, self.name = model, design, model.name
 
     @cached_property
     def fitted(self) -> LogLinear:
         return self.design.fit(self.model.prior)
 
-    def predict(self, placements: Placements) -> Prediction:
-        """Return the clicks of placements; those of ``ubm`` must be lists."""
-        name = self.model.name
-        if name == "ubm":
-            return self._browse(placements)
+    def shrunken(self) -> FittedRates:
+        """Return the same position-based fit with shrunken attraction."""
+        other = FittedRates(self.model, self.design)
+        other.fitted, other.name = self.fitted, "shrunken"
+        return other
+
+    def predict(self, placements: Placements, some: Mask | None = None) -> Prediction:
+        """Return the clicks of some placements; those of ``ubm`` must be lists."""
+        if self.name == "ubm":
+            return self._browse(placements, np.ones(placements.item.size, bool) if some is None else some)
+        if some is not None:
+            placements = placements.take(some)
         row = self.rows(placements.query, placements.item)
         columns = placements.position[:, None]
-        if name == "pbm+level":
+        if self.name == "pbm+level":
             columns = np.column_stack([placements.position, placements.window])
         known = np.flatnonzero(row >= 0)
         clicks = np.full(row.size, np.nan)
         at = row[known], columns[known]
-        if name == "cells":
+        if self.name == "cells":
             place = self._cell_of(*at)
             sure = self.design.shown[place] * (place >= 0) > 0.0
             rate = self.design.clicked[place] / np.maximum(self.design.shown[place], 1.0)
         else:
             sure = self.fitted.determined(*at)
-            rate = self.fitted.predict(*at)
+            rate = self.fitted.predict(*at) * (self._shrinkage[at[0]] if self.name == "shrunken" else 1.0)
         clicks[known[sure]] = (placements.weight[known] * rate)[sure]
         known = known[sure]
         return Prediction(clicks, row[known], columns[known], clicks[known], placements.group[known])
@@ -141,7 +146,7 @@ class FittedRates:
     def terms(self, prediction: Prediction) -> Floats:
         """(P,) what one of every page adds to the sum of all clicks."""
         pages, logged = self.model.logged.pages, self.model.logged
-        if self.model.name != "cells":
+        if self.name != "cells":
             slope = self.fitted.influence(prediction.row, prediction.columns, prediction.slope)
             return logged.by_page(slope[pages.click, self.design.cell])
         place = self._cell_of(prediction.row, prediction.columns)
@@ -153,7 +158,7 @@ class FittedRates:
 
     def unseen(self, prediction: Prediction) -> float:
         """Return an upper bound on what items without a click may earn, by the rule of three: 3 / impressions."""
-        if self.model.name in ("cells", "ubm"):
+        if self.name in ("cells", "ubm"):
             return 0.0
         design, size = self.design, len(self.design.items)
         clicked, exposed = np.bincount(design.row, design.clicked, size), self._exposure()
@@ -171,8 +176,9 @@ class FittedRates:
         weight = np.divide(design.shown * p, own, out=np.zeros(p.size), where=own > 0.0)
         return np.bincount(design.row, weight, len(design.items)).astype(np.float64)
 
-    def shrunken(self, prediction: Prediction) -> float:
-        """Return the sum of clicks with shrunken attraction.
+    @cached_property
+    def _shrinkage(self) -> Floats:
+        """(R,) by how much attraction is multiplied.
 
         Clicks of a row are nearly Poisson, with the attraction times the exposure E; attraction has a gamma prior,
         whose shape and rate maximise the marginal likelihood. The posterior mean is (shape + C) / (rate + E).
@@ -186,14 +192,14 @@ class FittedRates:
             part = gammaln(a + c[kept]) - gammaln(a) + a * np.log(b) - (a + c[kept]) * np.log(b + e[kept])
             return -float(part.sum())
 
+        factor = np.ones(e.size)
         if not kept.any():
-            return float(prediction.slope.sum())
+            return factor
         mean = max(c[kept].sum(), 0.5) / e[kept].sum()
         found = minimize(loss, np.log([1.0, 1.0 / mean]), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-6})
         a, b = np.exp(found.x)
-        factor = np.ones(e.size)
         factor[kept] = (a + c[kept]) / (b + e[kept]) / np.exp(self.fitted.row_effect[kept])
-        return float((prediction.slope * factor[prediction.row]).sum())
+        return factor
 
     def rows(self, query: Ints, item: Ints) -> Ints:
         """Return the rows of items of queries; -1 for items that were never shown there."""
@@ -218,8 +224,8 @@ class FittedRates:
         place = np.minimum(np.searchsorted(self._keys, key), self._keys.size - 1)
         return np.where(self._keys[place] == key, place, -1)
 
-    def _browse(self, placements: Placements) -> Prediction:
-        r"""Clicks by forward recursion over the last click, and their gradient by backward recursion.
+    def _browse(self, placements: Placements, some: Mask) -> Prediction:
+        r"""Clicks by forward recursion over the last click, and the gradient of some of them by backward recursion.
 
         The users at rank k whose last click was at rank l are a share :math:`L_{kl}`, click with :math:`q_{kl}`, and
         click on later results, in expectation, as often as those of :math:`(k + 1, k)` after a click and of
@@ -229,14 +235,14 @@ class FittedRates:
         lists, page = different_keys(placements.page, int(placements.page.max(initial=0)) + 1)
         rank, item_row = placements.position, self.rows(placements.query, placements.item)
         row, weight, group = np.full((lists.size, m), -1), np.zeros((lists.size, m)), np.zeros(lists.size, np.int64)
-        row[page, rank], weight[page, rank], group[page] = item_row, placements.weight, placements.group
+        row[page, rank], weight[page, rank], group[page] = item_row, placements.weight * some, placements.group
         placed = np.zeros((lists.size, m), bool)
         placed[page, rank] = True
         of_column = np.repeat(np.arange(m), np.arange(1, m + 1))
         rows = row[:, of_column]
-        q, known, some = np.zeros(rows.shape), ~placed[:, of_column], rows >= 0
-        cells = rows[some], np.nonzero(some)[1][:, None]
-        q[some], known[some] = np.nan_to_num(self.fitted.predict(*cells)), self.fitted.determined(*cells)
+        q, known, live = np.zeros(rows.shape), ~placed[:, of_column], rows >= 0
+        cells = rows[live], np.nonzero(live)[1][:, None]
+        q[live], known[live] = np.nan_to_num(self.fitted.predict(*cells)), self.fitted.determined(*cells)
         reach, clicks = np.zeros((lists.size, m + 1)), np.zeros((lists.size, m))
         reach[:, 0], open_share = 1.0, np.zeros((lists.size, m))
         at_rank = []
@@ -260,7 +266,7 @@ class FittedRates:
                 entries.append((row[own_rows, k], column, slope[own_rows, last], group[own_rows]))
         in_rows, columns, slopes, groups = (np.concatenate(part) for part in zip(*entries))
         worth = np.where(open_share > REACHED, np.nan, clicks)
-        return Prediction(placements.weight * worth[page, rank], in_rows, columns[:, None], slopes, groups)
+        return Prediction((placements.weight * worth[page, rank])[some], in_rows, columns[:, None], slopes, groups)
 
 
 def level_distance(fitted: FittedRates) -> float:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import choice, whole
+from ...checks import choice, is_number, whole
 from ...extras import import_extra
 from ...kernels import Floats, Ints
 from ..model.model import ClickModel, load_model
@@ -21,7 +20,7 @@ from .click_rates import MODELS, FittedRates, RateModel, level_distance
 from .dependence import FAR, Dependence, list_dependence
 from .identification import OPEN, Identified, bounds_of_value, identify, placement_table, what_to_log
 from .importance_weighting import Weighted, weighted_estimates
-from .logged import logged_pages
+from .logged import Mask, Placements, logged_pages
 from .policy_training import from_policy, is_policy
 from .result import ALIASES, NAN, Z95, Change, Estimate, Evaluation, make_estimate
 from .targets import Target, from_marginals, from_ranking, from_rankings, read_rankings
@@ -30,17 +29,10 @@ from .warnings import FEWEST_IMPRESSIONS, all_warnings, log_notes, wrong_propens
 MOST_POSITIONS = 20  # of user browsing, which has a parameter for every pair of positions
 WEIGHTED = ("ips", "snips", "clipped", "dr")
 ESTIMATORS = ("auto", *MODELS, "shrunken", *WEIGHTED, *ALIASES)
-
-
-class _Value(NamedTuple):
-    """An estimate of the whole page with what it is made of."""
-
-    name: str
-    clicks: Floats  # (m,) per position
-    of_query: Floats  # (Q,) clicks times the share of pages
-    terms: list[tuple[Ints, Floats]]
-    unseen: float
-    shrunken: float
+NEEDS = {  # estimators that not all logs and targets allow
+    "ubm": "pages (a column event), from 2 to 20 positions, no given examination, and one list per query",
+    "pbm+level": "times over at least two windows",
+}
 
 
 def evaluate(
@@ -110,48 +102,49 @@ def evaluate(
     >>> evaluate(log, ["c", "a"], estimator="cells").value
     nan
     """
-    options: dict[str, Any] = {"windows": windows, "examination": examination, "cluster": cluster, "since": since}
-    if target is None and marginals is None:
-        raise ValueError("nothing to evaluate; give a target, or marginals={item: [...]}")
-    if target is not None and marginals is not None:
-        raise ValueError("give either a target or marginals")
-    found = Evaluator(log, **options, clip_weights=clip_weights, draws=draws, seed=seed, progress=progress)
+    if (target is None) == (marginals is None):
+        raise ValueError("give either a target or marginals={item: [...]}; without both there is nothing to evaluate")
+    found = Evaluator(log, windows, examination, cluster, since, clip_weights, draws, seed, progress)
     return found.evaluate(target, marginals=marginals, estimator=estimator, label=label)
+
+
+class Value(NamedTuple):
+    """An estimate at every position and for the whole page, and what it is made of."""
+
+    estimates: list[Estimate]
+    terms: list[tuple[Ints, Floats]]  # what every page adds
+    of_query: Floats | None = None  # (Q,) clicks times the share of pages; None for weighted estimates
 
 
 class Evaluator:
     """A log that is read, fitted and held out once, for several targets; arguments are those of :func:`evaluate`."""
 
     def __init__(
-        self,
-        log: Any,
-        *,
-        windows: str | None = "auto",
-        examination: Any = None,
-        cluster: str = "page",
-        since: Any = None,
-        clip_weights: float | None = None,
-        draws: int | None = None,
-        seed: int = 0,
-        progress: bool | None = None,
-    ) -> None:
-        cap: Any = clip_weights
-        if cap is not None and not (isinstance(cap, Real) and 0.0 < float(cap) < np.inf):
+        self, log: Any, windows: str | None = "auto", examination: Any = None, cluster: str = "page", since: Any = None,
+        clip_weights: float | None = None, draws: int | None = None, seed: int = 0, progress: bool | None = None,
+    ) -> None:  # fmt: skip
+        if clip_weights is not None and not (is_number(clip_weights) and 0.0 < clip_weights < np.inf):
             raise ValueError(
                 f"clip_weights must be above 0 and finite (the estimate ips does not clip); got {clip_weights!r}"
             )
         self.clip, self.seed, self.progress = clip_weights, whole(seed, "seed", 0), progress
         self.draws = None if draws is None else whole(draws, "draws", 1)
-        self.logged, self.log = logged_pages(log, windows, since, cluster, progress)
+        self.logged, self.query_columns = logged_pages(log, windows, since, cluster, progress)
         curve, self.curve_name = _curve(examination, self.logged.pages.positions)
-        self.has_propensities = self.logged.pages.propensity is not None
-        names = ["pbm"]
+        self.models = {"cells": RateModel("cells", self.logged), "pbm": RateModel("pbm", self.logged, curve)}
         if len(self.logged.pages.windows) > 1:
-            names.append("pbm+level")
+            self.models["pbm+level"] = RateModel("pbm+level", self.logged, curve)
         if self.logged.has_pages and 1 < len(self.logged.pages.positions) <= MOST_POSITIONS and curve is None:
-            names.append("ubm")
-        self.models = {name: RateModel(name, self.logged, curve if name != "ubm" else None) for name in names}
-        self.fits = {name: model.fit() for name, model in self.models.items()}
+            self.models["ubm"] = RateModel("ubm", self.logged)
+        self._fits: dict[tuple[str, int | None], FittedRates] = {}
+
+    def fit(self, name: str, half: int | None = None) -> FittedRates:
+        """Return the fit of a model to all pages or one half of them."""
+        if (name, half) not in self._fits:
+            count = None if half is None else self.halves[half]
+            fitted = self.fit("pbm", half).shrunken() if name == "shrunken" else self.models[name].fit(count)
+            self._fits[name, half] = fitted
+        return self._fits[name, half]
 
     @cached_property
     def halves(self) -> tuple[Ints, Ints]:
@@ -161,22 +154,28 @@ class Evaluator:
     @cached_property
     def backtest(self) -> Backtest:
         """Lists held out in turn; levels that do not differ are not tried."""
-        models = [model for name, model in self.models.items() if name != "pbm+level" or self._raw_levels >= FAR]
+        left_out = ("cells",) if self._raw_levels >= FAR else ("cells", "pbm+level")
+        models = [model for name, model in self.models.items() if name not in left_out]
         return backtest(self.logged, models, self.seed, self.progress)
 
     @cached_property
     def dependence(self) -> Dependence | None:
         """Whether clicks depend on the items above."""
-        return list_dependence(self.logged, self.fits["pbm"].design, self.seed)
+        return list_dependence(self.logged, self.fit("pbm").design, self.seed)
 
     @cached_property
     def levels(self) -> float:
         """How far levels of windows differ, in widened standard errors."""
-        return self._raw_levels / self._factor("pbm+level")
+        return self._raw_levels / self.factor("pbm+level")
 
     @cached_property
     def _raw_levels(self) -> float:
-        return level_distance(self.fits["pbm+level"]) if "pbm+level" in self.fits else 0.0
+        return level_distance(self.fit("pbm+level")) if "pbm+level" in self.models else 0.0
+
+    def factor(self, name: str | None) -> float:
+        """Return by how much errors of a model exceed what chance explains."""
+        found = self.backtest.of("pbm" if name == "shrunken" else name)
+        return float(np.sqrt(max(found.phi, 1.0))) if found else 1.0
 
     def evaluate(
         self, given: Any, *, marginals: Mapping[Any, Any] | None = None, estimator: str = "auto", label: str = ""
@@ -185,33 +184,32 @@ class Evaluator:
         name = ALIASES.get(choice(estimator, "estimator", ESTIMATORS), estimator)
         target = self._target(given, marginals)
         target = replace(target, label=label or target.label)
-        logged, fit = self.logged, self.fits["pbm"]
-        placed = [target.placements(logged, count, h) for h, count in enumerate(self._counts(target))]
-        together = type(placed[0])(*(np.concatenate(part) for part in zip(*placed)))
-        found = identify(logged, together, fit)
+        logged = self.logged
+        placed = [target.placements(logged, self._count(half), half or 0) for half in target.halves]
+        together = Placements(*(np.concatenate(part) for part in zip(*placed)))
+        found = identify(logged, together, self.fit("pbm"))
+        names = [one for one in (*self.models, "shrunken") if one != "ubm" or target.lists]
+        values = {"logged": self._of_log} | {one: self._value(one, target, placed) for one in names}
         weighted = None
-        if self.has_propensities:
+        if logged.pages.propensity is not None:
             weighted = weighted_estimates(logged, target, self.models["pbm"], self.halves, self.clip)
-        values = {one: self._value(one, target) for one in ("cells", *self.models) if one != "ubm" or target.lists}
-        estimates = self._estimates(values, weighted)
-        picked = self._choose(name, target, estimates, found, weighted)
-        bounds, warned = self._bounds(values["pbm"], found), list[str]()
-        value = _whole(estimates, picked.name).value if picked.name else NAN
+            values |= {one: Value(estimates, weighted.terms[one]) for one, estimates in weighted.estimates.items()}
+        picked = self._choose(name, target, values, found, weighted)
+        bounds = self._bounds(found)
+        value = values[picked.name].estimates[-1].value if picked.name else NAN
         lower, upper = (value, value) if found.shares[OPEN] <= 0.0 else bounds
-        warned += all_warnings(self, target, picked, found, values, estimates, weighted)
-        own = picked.name if picked.name in self.models else None
-        tested = own or _best(self.backtest)
+        warned = all_warnings(self, target, picked, found, values, weighted)
         return Evaluation(
             target=target.label,
             chosen=picked.name,
             reason=picked.reason,
             value=value,
-            change=self._change(picked.name, values, weighted, value),
+            change=self._change(picked.name, values),
             lower_bound=lower,
             upper_bound=upper,
             determined=1.0 - found.shares[OPEN],
             positions=logged.pages.positions,
-            estimates=tuple(estimates),
+            estimates=tuple(one for part in values.values() for one in part.estimates),
             candidates=self.backtest.candidates,
             support=weighted.support if weighted else (),
             clip_weights=weighted.clip if weighted else None,
@@ -219,15 +217,14 @@ class Evaluator:
             queries_in_log=len(logged.pages.queries),
             shares=found.shares,
             placements=placement_table(logged, found, target.unknown),
-            queries=self._queries(values.get(picked.name or "")),
-            backtest=self.backtest.table(logged, tested),
+            queries=self._queries(values[picked.name].of_query if picked.name else None),
+            backtest=self.backtest.table(logged, picked.name),
             notes=(*logged.pages.notes, *log_notes(self), *target.notes),
-            warnings=(*what_to_log(logged, found, fit, target.unknown), *warned),
+            warnings=(*what_to_log(logged, found, self.fit("pbm"), target.unknown), *warned),
         )
 
-    def _counts(self, target: Target) -> Sequence[Ints]:
-        """The pages that every part of a target is evaluated on."""
-        return (self.logged.pages.count,) if len(target.parts) == 1 else self.halves
+    def _count(self, half: int | None) -> Ints:
+        return self.logged.pages.count if half is None else self.halves[half]
 
     def _target(self, given: Any, marginals: Mapping[Any, Any] | None) -> Target:
         if marginals is not None:
@@ -240,7 +237,7 @@ class Evaluator:
         is_list = isinstance(given, (list, tuple)) and not any(isinstance(one, Mapping) for one in given)
         if is_list or (getattr(given, "ndim", 0) == 1 and getattr(given.dtype, "names", None) is None):
             return from_ranking(given, self.logged)
-        if (lists := read_rankings(given)) is not None:
+        if (lists := read_rankings(given, self.query_columns)) is not None:
             if list(lists) == [""] and "" not in self.logged.pages.queries:
                 return from_ranking(lists[""], self.logged)
             return from_rankings(lists, self.logged)
@@ -250,87 +247,74 @@ class Evaluator:
             f"and item, or a policy; got {given!r}{made}"
         )
 
-    def _value(self, name: str, target: Target) -> _Value:
-        """The value of a target by a model, and what every page adds to it."""
+    def _value(self, name: str, target: Target, placed: Sequence[Placements]) -> Value:
+        """The value of a target by a model."""
         logged, (queries, _, m, _) = self.logged, self.logged.shape
-        kept = None if target.has is None or target.has.all() else ~target.has
-        clicks, of_query = np.zeros(m), np.zeros(queries)
-        terms, unseen, shrunken = [], 0.0, 0.0
-        counts = self._counts(target)
-        for h, count in enumerate(counts):
-            model = self.models.get(name) or RateModel(name, logged)
-            fit = self._fit(model, None if len(counts) == 1 else count)
-            placed = target.placements(logged, count, h)
-            found = fit.predict(placed)
-            clicks += np.bincount(placed.position, found.clicks, m)
-            of_query += np.bincount(placed.query, found.clicks, queries)
-            known = not np.isnan(found.clicks).any()
-            of_pages = fit.terms(found) if known else np.full(len(logged.pages), np.nan)
-            unseen += fit.unseen(found) if known else NAN
-            shrunken += fit.shrunken(found) if known and name == "pbm" else NAN
-            if kept is not None:
-                of_pages = of_pages + logged.click_terms(kept)
-            terms.append((count, of_pages))
-        if kept is not None:
-            clicks = clicks + logged.clicks(kept)
-            own = np.where(kept, np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total, 0.0)
-            of_query, shrunken = of_query + own, shrunken + own.sum()
-        return _Value(name, clicks, of_query, terms, unseen, shrunken)
+        kept = np.zeros(queries, bool) if target.has is None else ~target.has
+        estimates, of_all, unseen_of_all = list[Estimate](), np.zeros(queries), 0.0
+        terms = [(self._count(half), np.zeros(len(logged.pages))) for half in target.halves]
+        weights = np.zeros(2)  # of all placements, and of those that are determined
+        for j, position in enumerate(logged.pages.positions):
+            places = np.repeat(kept, m) & (np.arange(queries * m) % m == j)
+            of_query, unseen, here = logged.clicks_of_queries(places), 0.0, np.zeros(2)
+            own, here_terms = logged.click_terms(places), []
+            for half, part, (count, sums) in zip(target.halves, placed, terms):
+                fit, at = self.fit(name, half), part.position == j
+                found = fit.predict(part, at)
+                known = ~np.isnan(found.clicks)
+                here += part.weight[at].sum(), part.weight[at][known].sum()
+                of_query += np.bincount(part.query[at], found.clicks, queries)
+                added = fit.terms(found) + own if known.all() else np.full(own.size, np.nan)
+                unseen += fit.unseen(found)
+                sums += added
+                here_terms.append((count, added))
+            estimates.append(self._estimate(name, position, of_query, here_terms, unseen, here))
+            of_all, weights, unseen_of_all = of_all + of_query, weights + here, float(np.hypot(unseen_of_all, unseen))
+        estimates.append(self._estimate(name, None, of_all, terms, unseen_of_all, weights))
+        return Value(estimates, terms, of_all)
 
-    def _fit(self, model: RateModel, count: Ints | None) -> FittedRates:
-        return self.fits[model.name] if count is None and model.name in self.fits else model.fit(count)
-
-    def _factor(self, name: str | None) -> float:
-        """By how much errors of a model exceed what chance explains."""
-        found = self.backtest.of("pbm" if name == "shrunken" else name)
-        return float(np.sqrt(max(found.phi, 1.0))) if found else 1.0
-
-    def _apart(self, of_query: Floats) -> Floats:
-        """(Q,) how far the part of every query is from its share of the whole."""
-        return of_query - of_query.sum() * self.logged.of_query / self.logged.total
+    def _estimate(
+        self, name: str, position: int | None, of_query: Floats, terms: list[tuple[Ints, Floats]], unseen: float,
+        weights: Floats,
+    ) -> Estimate:  # fmt: skip
+        apart = of_query - of_query.sum() * self.logged.of_query / self.logged.total
+        error = self.factor(name) * self.logged.error(terms, apart)
+        share = weights[1] / weights[0] if weights[0] else 1.0
+        return make_estimate(name, position, float(of_query.sum()), error, unseen, share)
 
     @cached_property
-    def _log_terms(self) -> Floats:
-        """(P,) what every page adds to the clicks of the log.
+    def _of_log(self) -> Value:
+        """The clicks of the log itself."""
+        logged, estimates = self.logged, []
+        at = np.arange(logged.shown.size) % logged.shape[2]
+        for j, position in enumerate((*logged.pages.positions, None)):
+            places = (at == j) | (position is None)
+            of_query, terms = logged.clicks_of_queries(places), [(logged.pages.count, self._log_terms(places))]
+            unseen = 0.0 if of_query.any() else 3.0 / max(logged.total, 3.0)
+            estimates.append(self._estimate("logged", position, of_query, terms, unseen, np.ones(2)))
+        return Value(estimates, terms, of_query)
+
+    def _log_terms(self, places: Mask) -> Floats:
+        """(P,) what every page adds to the clicks of the log at some (query, position).
 
         Clusters of (query, window) have one list each: what they add is their difference from the fit.
         """
-        logged, fit = self.logged, self.fits["pbm"]
+        logged, fit = self.logged, self.fit("pbm")
         if logged.cluster == "query" or logged.clusters is None:
-            return logged.click_terms()
+            return logged.click_terms(places)
         p = np.nan_to_num(fit.fitted.predict(fit.design.row, fit.design.columns))[fit.design.cell]
-        return logged.by_page((logged.pages.click - p) * logged.scale[logged.place] / logged.total)
-
-    def _estimates(self, values: Mapping[str, _Value], weighted: Weighted | None) -> list[Estimate]:
-        logged = self.logged
-        clicks = logged.clicks()
-        of_log = np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total
-        error = logged.error([(logged.pages.count, self._log_terms)], self._apart(of_log))
-        estimates = _of_model("logged", logged.pages.positions, clicks, error, _rule_of_three(clicks, logged.total))
-        for name, one in values.items():
-            error = self._factor(name) * logged.error(one.terms, self._apart(one.of_query))
-            estimates += _of_model(name, logged.pages.positions, one.clicks, error, one.unseen)
-        pbm = values["pbm"]
-        whole_page = _whole(estimates, "pbm")
-        estimates.append(make_estimate("shrunken", None, pbm.shrunken, whole_page.standard_error, pbm.unseen))
-        return estimates + (weighted.estimates if weighted else [])
+        return logged.by_page((logged.pages.click - p) * (logged.scale * places)[logged.place] / logged.total)
 
     def _choose(
-        self, name: str, target: Target, estimates: list[Estimate], found: Identified, weighted: Weighted | None
+        self, name: str, target: Target, values: Mapping[str, Value], found: Identified, weighted: Weighted | None
     ) -> Choice:
-        known = {one.estimator for one in estimates if one.position is None and one.value == one.value}
+        known = {one for one, value in values.items() if value.estimates[-1].value == value.estimates[-1].value}
         open_share = found.shares[OPEN]
         if name != "auto":
-            if name in WEIGHTED and weighted is None:
-                raise ValueError(f"the estimator {name!r} needs propensities, and the log has none")
-            if name == "ubm" and not self.logged.has_pages:
-                raise ValueError("the estimator 'ubm' needs pages, and the log has no column event that groups rows")
-            if name == "ubm" and not target.lists:
-                raise ValueError("the estimator 'ubm' needs one list per query; marginals are not enough")
-            if name not in {one.estimator for one in estimates}:
-                why = "from 2 to 20 positions, and no given examination"
-                why = "times over at least two windows" if name == "pbm+level" else why
-                raise ValueError(f"the estimator {name!r} needs {why}")
+            if name not in values:
+                raise ValueError(
+                    f"the estimator {name!r} needs {NEEDS.get(name, 'propensities, and the log has none')}"
+                )
             return asked_for(name, known.__contains__, open_share)
         usable = weighted is not None and all(
             part.effective_impressions >= FEWEST_IMPRESSIONS and not wrong_propensities(part)
@@ -339,56 +323,50 @@ class Evaluator:
         if usable and self.dependence is not None and self.dependence.fires:
             usable = False
         picked = choose(known.__contains__, self.backtest, usable, self.levels, self.dependence, open_share)
-        if picked.name and self.curve_name and picked.name in self.models:
+        if picked.name in self.models and self.curve_name:
             return picked._replace(reason=f"{picked.reason} Examination is that of {self.curve_name}.")
         return picked
 
-    def _change(
-        self, name: str | None, values: Mapping[str, _Value], weighted: Weighted | None, value: float
-    ) -> Change:
+    def _change(self, name: str | None, values: Mapping[str, Value]) -> Change:
         """The change, with an interval from slope times change to change, and 1.96 widened standard errors outside."""
-        logged = self.logged
-        base = float(logged.clicks().sum())
+        logged, of_log = self.logged, self._of_log
+        base = of_log.estimates[-1].value
+        value = values[name].estimates[-1].value if name else NAN
         if name is None or value != value or base <= 0.0:
             return Change(NAN, NAN, NAN)
-        own = values.get("pbm" if name == "shrunken" else name)
-        terms = own.terms if own else weighted.terms[name] if weighted else []
-        of_log = self._log_terms if own else logged.click_terms(pooled=True)  # weighted estimates are pooled
-        joint = [(count, (term - (value / base) * of_log) / base) for count, term in terms]
-        apart = None
-        if own is not None:
-            of_base = np.nan_to_num(logged.clicks_of_query) * logged.of_query / logged.total
-            apart = (own.of_query - (value / base) * of_base) / base
-        outside = Z95 * self._factor(name) * logged.error(joint, apart)
+        own = values[name]
+        # Weighted estimates are pooled over queries.
+        log_terms, apart = logged.click_terms(pooled=True), None
+        if own.of_query is not None and of_log.of_query is not None:
+            log_terms, apart = of_log.terms[0][1], (own.of_query - (value / base) * of_log.of_query) / base
+        joint = [(count, (term - (value / base) * log_terms) / base) for count, term in own.terms]
+        outside = Z95 * self.factor(name) * logged.error(joint, apart)
         change = value / base - 1.0
         tested = self.backtest.of(name)
         slope = max(tested.slope, 0.0) if tested else 1.0
         low, high = sorted((change, slope * change))
         return Change(change, max(low - outside, -1.0), high + outside)
 
-    def _bounds(self, pbm: _Value, found: Identified) -> tuple[float, float]:
+    def _bounds(self, found: Identified) -> tuple[float, float]:
         """Bounds on the value by the position-based model, if the target is not determined."""
         if found.shares[OPEN] <= 0.0:
             return NAN, NAN
-        fit, p = self.fits["pbm"], found.placements
-        some = found.how != OPEN
-        prediction = fit.predict(type(p)(*(part[some] for part in p)))
-        error = self.logged.error([(self.logged.pages.count, fit.terms(prediction))])
-        own = self._kept_clicks(p)
-        return bounds_of_value(float(prediction.clicks.sum()) + own, self._factor("pbm") * error, fit, found)
+        fit, p, logged = self.fit("pbm"), found.placements, self.logged
+        prediction = fit.predict(p, found.how != OPEN)
+        error = logged.error([(logged.pages.count, fit.terms(prediction))])
+        kept = np.repeat(np.bincount(p.query, minlength=logged.shape[0]) == 0, logged.shape[2])
+        known = float(prediction.clicks.sum() + logged.clicks_of_queries(kept).sum())
+        return bounds_of_value(known, self.factor("pbm") * error, fit, found)
 
-    def _kept_clicks(self, p: Any) -> float:
-        """Clicks per page of queries without placements, which keep their rankings."""
-        kept = np.ones(self.logged.shape[0], bool)
-        kept[p.query] = False
-        return float(self.logged.clicks(kept).sum())
-
-    def _queries(self, one: _Value | None) -> Any:
+    def _queries(self, of_query: Floats | None) -> Any:
         """The Arrow table of queries, those that gain most first."""
         logged = self.logged
         some = np.flatnonzero(logged.of_query)
-        base, pages = logged.clicks_of_query[some], logged.of_query[some]
-        value = one.of_query[some] * logged.total / pages if one else np.full(some.size, np.nan)
+        pages = logged.of_query[some]
+        base, value = (
+            np.full(some.size, np.nan) if part is None else part[some] * logged.total / pages
+            for part in (self._of_log.of_query, of_query)
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             change = np.where(base > 0.0, value / base - 1.0, np.nan)
         order = np.argsort(-np.nan_to_num(pages * (value - base)), kind="stable")
@@ -422,21 +400,3 @@ def _curve(given: Any, positions: tuple[int, ...]) -> tuple[Floats | None, str]:
             f"examination must be {len(positions)} numbers from 0 to 1, one for every position; got {given!r}"
         )
     return curve, name
-
-
-def _of_model(name: str, positions: tuple[int, ...], clicks: Floats, error: float, unseen: float) -> list[Estimate]:
-    parts = [Estimate(name, p, value, NAN, NAN, NAN) for p, value in zip(positions, clicks.tolist())]
-    return [*parts, make_estimate(name, None, float(clicks.sum()), error, unseen)]
-
-
-def _rule_of_three(clicks: Floats, pages: float) -> float:
-    return 0.0 if clicks.any() else 3.0 * clicks.size / max(pages, 3.0)
-
-
-def _whole(estimates: Sequence[Estimate], name: str) -> Estimate:
-    return next(one for one in estimates if one.estimator == name and one.position is None)
-
-
-def _best(found: Backtest) -> str:
-    """The model that predicts held-out lists best."""
-    return min(found.candidates, key=lambda one: one.squared_error).model if found.candidates else "pbm"

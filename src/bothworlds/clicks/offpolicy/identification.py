@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, floyd_warshall
 
 from ...extras import import_extra
 from ...kernels import Floats, Ints
 from ..fitting.log_linear import components_of
 from .click_rates import FittedRates
-from .logged import LoggedPages, Placements
+from .logged import LoggedPages, Mask, Placements
 from .result import Z95
 
 FEWEST_PAGES = 30  # a placement that is tied to the rest by fewer is weakly determined
@@ -28,7 +27,6 @@ HOW = np.array(["shown", "examination", "weakly", "open"])
 SHOWN, EXAMINATION, WEAKLY, OPEN = range(4)
 MOST_NAMED, MOST_LOOKED_AT = 5, 10_000  # open placements
 PRECISION = 0.1  # standard error of log examination that further pages should reach
-Mask = NDArray[np.bool_]
 
 
 class Identified(NamedTuple):

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels import Floats, Ints
-from .click_rates import FittedRates, Mask, RateModel
-from .logged import LoggedPages, Placements
+from .click_rates import FittedRates, RateModel
+from .logged import LoggedPages, Mask, Placements
 from .result import Estimate, Support, make_estimate
 from .targets import Mass, Target
 
@@ -42,7 +42,7 @@ TOLERATED = 1e-9  # share of a target
 class Weighted(NamedTuple):
     """Weighted estimates, the support of the target, and what every page adds to each estimate."""
 
-    estimates: list[Estimate]
+    estimates: dict[str, list[Estimate]]
     support: tuple[Support, ...]
     terms: dict[str, list[tuple[Ints, Floats]]]
     clip: float
@@ -94,7 +94,7 @@ def weighted_estimates(
         lost, share = 1.0 - kept / of_w, reach / n
         all_clicks = np.nan_to_num((share * total(wc)).sum() ** 2 / (share**2 * of_w2c).sum())
         all_lost = 1.0 - (share * kept).sum() / (share * of_w).sum()
-    estimates, terms = [], {}
+    estimates, terms = {}, {}
     for name, gain in gains.items():
         with np.errstate(invalid="ignore", divide="ignore"):
             value = total(gain) / (of_w if name == "snips" else n)
@@ -113,8 +113,10 @@ def weighted_estimates(
         if name == "clipped":  # biased where weights were cut: no interval
             more = np.where(np.append(cut, cut.sum()) > 0.0, np.nan, more)
         errors = [*(reach * np.sqrt(variance)).tolist(), logged.error(by_page)]
-        rows = zip((*pages.positions, None), [*value.tolist(), float(value.sum())], errors, more.tolist())
-        estimates += [make_estimate(name, *row) for row in rows]
+        known = 1.0 - np.append(lacking, lacking @ reach / reach.sum())
+        values = [*value.tolist(), float(value.sum())]
+        rows = zip((*pages.positions, None), values, errors, more.tolist(), known.tolist())
+        estimates[name] = [make_estimate(name, *row) for row in rows]
     columns = (np.nan_to_num(n), kish, clicks, mean, error, missing, cut / n, lost)
     supports = [
         Support(p, int(number), *map(float, rest))
@@ -145,7 +147,7 @@ def _half(
     with np.errstate(invalid="ignore"):
         w = np.where(known, x / np.asarray(pages.propensity), 0.0)
     if target.has is not None and not target.has.all():  # queries that keep their rankings
-        own = ~target.has[logged.query]
+        own = ~target.has[pages.query[logged.page]]
         w, r, base = np.where(own & known, 1.0, w), np.where(own, 0.0, r), np.where(own, 0.0, base)
     number = np.asarray(count[logged.page] * known, np.float64)
     return _Half(count, number, np.asarray(w, np.float64), r, np.asarray(base, np.float64))

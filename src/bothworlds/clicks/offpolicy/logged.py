@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels import Floats, Ints
 from ..counts import Counts
@@ -17,6 +18,7 @@ from ..pages import Pages, different_keys
 WINDOWS = ("auto", "day", "week", None)
 FEWEST_WINDOWS = 3  # that windows="auto" asks for
 FEWEST_CLUSTERS = 30  # of (query, window) in a log without pages; with fewer, impressions count as independent
+Mask = NDArray[np.bool_]
 Terms = Iterable[tuple[Ints, Floats]]  # counts of pages, and what each page adds to an estimate
 
 
@@ -30,6 +32,10 @@ class Placements(NamedTuple):
     position: Ints
     window: Ints
     weight: Floats
+
+    def take(self, some: Mask) -> Placements:
+        """Return some of them."""
+        return Placements(*(part[some] for part in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +55,6 @@ class LoggedPages:
         """(K,) the page of every result."""
         return self.pages.of_page()
 
-    @cached_property
-    def query(self) -> Ints:
-        """(K,) the query of every result."""
-        return self.pages.query[self.page]
-
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """Numbers of queries, items, positions and windows."""
@@ -63,7 +64,7 @@ class LoggedPages:
     @cached_property
     def place(self) -> Ints:
         """(K,) query and position as one number."""
-        return self.query * self.shape[2] + self.pages.position
+        return self.pages.query[self.page] * self.shape[2] + self.pages.position
 
     @cached_property
     def n_cells(self) -> int:
@@ -113,28 +114,24 @@ class LoggedPages:
         number = np.bincount(cell, count[self.page], key.size) * self.scale[key // w]
         return key // w, key % w, number / self.total
 
-    def clicks(self, some: Any = None) -> Floats:
-        """(m,) clicks per page at every position, of some queries (Q,) or of all."""
-        weight = self.pages.count[self.page] * self.pages.click * self.scale[self.place] / self.total
-        if some is not None:
-            weight = weight * some[self.query]
-        return np.bincount(self.pages.position, weight, self.shape[2]).astype(np.float64)
-
     @cached_property
-    def clicks_of_query(self) -> Floats:
-        """(Q,) clicks per page of every query."""
-        clicks = np.bincount(
-            self.query, self.pages.count[self.page] * self.pages.click * self.scale[self.place], self.shape[0]
-        )
-        return np.divide(clicks, self.of_query, out=np.full(clicks.shape, np.nan), where=self.of_query > 0.0)
+    def clicked(self) -> Floats:
+        """(Q * m,) clicks of every query and position."""
+        weight = self.pages.count[self.page] * self.pages.click
+        return np.bincount(self.place, weight, self.shown.size).astype(np.float64)
 
-    def click_terms(self, some: Any = None, pooled: bool = False) -> Floats:
-        """(P,) what every page adds to clicks per page, minus the mean of its query and position.
+    def clicks_of_queries(self, places: Mask) -> Floats:
+        """(Q,) what every query adds to clicks per page, at some (query, position)."""
+        return (self.clicked * self.scale * places).reshape(-1, self.shape[2]).sum(axis=1) / self.total
+
+    def click_terms(self, places: Mask | None = None, pooled: bool = False) -> Floats:
+        """(P,) what every page adds to clicks per page at some places, minus the mean of its query and position.
 
         ``pooled`` takes the mean of the position over all queries, as weighted estimates do.
         """
-        m, shown, click = self.shape[2], self.shown, self.pages.click
-        clicked = np.bincount(self.place, self.pages.count[self.page] * click, shown.size)
+        if places is not None and not places.any():
+            return np.zeros(len(self.pages))
+        m, shown, clicked = self.shape[2], self.shown, self.clicked
         position = np.arange(shown.size) % m
         of_all = np.bincount(position, clicked * self.scale, m) / np.maximum(
             np.bincount(position, shown * self.scale, m), 1.0
@@ -142,8 +139,8 @@ class LoggedPages:
         alone = (shown < 2.0) | pooled  # the mean of one impression is itself
         mean = np.where(alone, of_all[position], clicked / np.maximum(shown, 1.0))
         factor = np.where(alone, 1.0, np.sqrt(shown / np.maximum(shown - 1.0, 1.0))) * self.scale / self.total
-        terms = factor[self.place] * (click - mean[self.place])
-        return self.by_page(terms if some is None else terms * some[self.query])
+        factor = factor if places is None else factor * places
+        return self.by_page(factor[self.place] * (self.pages.click - mean[self.place]))
 
     def by_page(self, terms: Floats) -> Floats:
         """(P,) the sums of terms of results over every page."""
@@ -174,8 +171,10 @@ class LoggedPages:
         return float(np.sqrt((sums**2).sum() * size / (size - 1))) if size > 1 else np.nan
 
 
-def logged_pages(log: Any, windows: Any, since: Any, cluster: str, progress: bool | None) -> tuple[LoggedPages, Any]:
-    """Return the pages of a log, a path, a table, pages or counts, by window of time, and the log that was read."""
+def logged_pages(
+    log: Any, windows: Any, since: Any, cluster: str, progress: bool | None
+) -> tuple[LoggedPages, tuple[str, ...]]:
+    """Return the pages of a log, a path, a table, pages or counts, by window of time; and the columns of its query."""
     if windows not in WINDOWS:
         raise ValueError(f"windows must be 'auto', 'day', 'week' or None; got {windows!r}")
     if cluster not in ("page", "query"):
@@ -183,7 +182,7 @@ def logged_pages(log: Any, windows: Any, since: Any, cluster: str, progress: boo
     if isinstance(log, Pages | Counts):
         if since is not None or windows in ("day", "week"):
             raise ValueError("counts have no times; give the log itself")
-        return LoggedPages(log if isinstance(log, Pages) else _as_pages(log), isinstance(log, Pages), cluster), None
+        return LoggedPages(log if isinstance(log, Pages) else _as_pages(log), isinstance(log, Pages), cluster), ()
     opened = log if isinstance(log, Log) else read(log, progress=progress)
     if since is not None:
         opened = opened.since(since)
@@ -192,7 +191,7 @@ def logged_pages(log: Any, windows: Any, since: Any, cluster: str, progress: boo
         enough = (one for one in ("week", "day") if opened.has_times and opened.n_windows(one) >= FEWEST_WINDOWS)
         window = next(enough, None)
     pages = opened.pages(window, propensities=opened.has_propensities)
-    return LoggedPages(pages, opened.has_pages, cluster), opened
+    return LoggedPages(pages, opened.has_pages, cluster), opened.query_columns
 
 
 def _as_pages(counts: Counts) -> Pages:

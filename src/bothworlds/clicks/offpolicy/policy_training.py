@@ -55,7 +55,7 @@ def from_policy(
                         "the log has too few complete pages, with an item at every position, to train a policy on one "
                         "half and evaluate it on the other"
                     )
-                items = np.unique(pages.item[logged.query == q]) if queries > 1 else np.arange(n)
+                items = np.unique(pages.item[pages.query[logged.page] == q]) if queries > 1 else np.arange(n)
                 state = policy.init(items.size, m)
                 chosen = rng.permutation(np.repeat(own, count[own]))
                 state = train(policy, state, *_batch(logged, chosen, items))

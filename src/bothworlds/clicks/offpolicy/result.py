@@ -32,7 +32,8 @@ class Estimate:
     """Expected clicks per page at one position, or on the whole page where ``position`` is None.
 
     ``lower`` and ``upper`` bound a 95% interval. All are NaN where the log does not determine the value; the interval
-    is also NaN where the bias is unknown, and for single positions of a click model.
+    is also NaN where the bias is unknown. ``determined`` is the share of the target's placements that the estimator
+    determines.
     """
 
     estimator: str
@@ -41,10 +42,16 @@ class Estimate:
     standard_error: float
     lower: float
     upper: float
+    determined: float = 1.0
 
 
 def make_estimate(
-    estimator: str, position: int | None, value: float, standard_error: float, unseen: float = 0.0
+    estimator: str,
+    position: int | None,
+    value: float,
+    standard_error: float,
+    unseen: float = 0.0,
+    determined: float = 1.0,
 ) -> Estimate:
     """Return an estimate with its normal interval, truncated at 0.
 
@@ -52,14 +59,15 @@ def make_estimate(
     If it is NaN, there is no interval.
 
     >>> make_estimate("ips", 1, 0.02, 0.02)
-    Estimate(estimator='ips', position=1, value=0.02, standard_error=0.02, lower=0.0, upper=0.059...)
+    Estimate(estimator='ips', position=1, value=0.02, standard_error=0.02, lower=0.0, upper=0.059..., determined=1.0)
     """
     if value != value:
-        return Estimate(estimator, position, NAN, NAN, NAN, NAN)
+        return Estimate(estimator, position, NAN, NAN, NAN, NAN, determined)
     ends = (value + side * Z95 * standard_error for side in (-1.0, 1.0))
     lower, upper = (end if end != end else max(end, 0.0) for end in ends)
     known = unseen == unseen
-    return Estimate(estimator, position, value, standard_error, lower if known else unseen, upper + unseen)
+    lower, upper = lower if known else unseen, upper + unseen
+    return Estimate(estimator, position, value, standard_error, lower, upper, determined)
 
 
 @dataclass(frozen=True)
@@ -175,8 +183,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         """A table of the estimates for the whole page, the change, and the choice."""
-        lines = [f"<Evaluation of {_short(self.target)} on {self.traffic}: clicks per page, 95% interval"]
-        lines += [f"  {name:<24}  {value:<7}  {interval}" for name, value, interval in self.rows()]
+        lines = [f"<Evaluation of {_short(self.target)} on {self.traffic}: clicks per page, 95% interval, determined"]
+        lines += ["  {:<24}  {:<7}  {:<18}  {:>10}".format(*row).rstrip() for row in self.rows()]
         lines.append(f"  {self.reason}")
         if self.warnings:
             lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
@@ -188,8 +196,8 @@ class Evaluation:
         queries = f", {self.queries_in_log:,} queries" if self.queries_in_log > 1 else ""
         return f"{self.pages:,} pages{queries}"
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        """Return the rows of a printed table: estimator, value, interval.
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the rows of a printed table: estimator, value, interval, share of placements that are determined.
 
         The values of models that the log refutes are not printed.
         """
@@ -197,23 +205,23 @@ class Evaluation:
         for name in self.estimators:
             page = self.estimate(name)
             label = ESTIMATOR_NAMES[name] + (" (chosen)" if name == self.chosen else "")
-            if self.reason.startswith(NOT_FROM_THIS_LOG) and name != "logged":
-                refuted = "not confirmed by lists held out" if page.value == page.value else "not determined"
-                rows.append((label, "-", refuted))
-            elif page.value != page.value:
-                rows.append((label, "-", "not determined by this log"))
+            share = f"{page.determined:.1%}" if name != "logged" else ""
+            if page.value != page.value:
+                rows.append((label, "-", "not determined", share))
+            elif self.reason.startswith(NOT_FROM_THIS_LOG) and name != "logged":
+                rows.append((label, "-", "not confirmed", share))
             else:
-                rows.append((label, f"{page.value:z.4f}", interval_text(page.lower, page.upper)))
+                rows.append((label, f"{page.value:z.4f}", interval_text(page.lower, page.upper), share))
         if self.lower_bound != self.upper_bound and self.lower_bound == self.lower_bound:
-            rows.append(("bounds", "", interval_text(self.lower_bound, self.upper_bound)))
+            rows.append(("bounds", "", interval_text(self.lower_bound, self.upper_bound), ""))
             if (base := self.estimate("logged").value) > 0.0:
                 low, high = (bound / base - 1.0 for bound in (self.lower_bound, self.upper_bound))
-                rows.append(("bounds of the change", "", f"{low:+.1%} to {high:+.1%}"))
+                rows.append(("bounds of the change", "", f"{low:+.1%} to {high:+.1%}", ""))
         if self.chosen:
             value, low, high = self.change
-            rows.append(("change", f"{value:+.1%}", f"{low:+.1%} to {high:+.1%}" if low == low else "no interval"))
+            rows.append(("change", f"{value:+.1%}", f"{low:+.1%} to {high:+.1%}" if low == low else "no interval", ""))
         else:
-            rows.append(("change", "-", NOT_FROM_THIS_LOG))
+            rows.append(("change", "-", NOT_FROM_THIS_LOG, ""))
         return rows
 
     @property
@@ -247,7 +255,7 @@ class Evaluation:
         """Return a data frame with one row for every estimator and position, and for the whole page.
 
         Columns: ``target``, ``estimator``, ``position`` (missing for the whole page), ``value`` (clicks per page),
-        ``standard_error``, and ``lower`` and ``upper``, a 95% interval.
+        ``standard_error``, ``lower`` and ``upper`` (a 95% interval), ``determined``.
 
         ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
         for another name, and ImportError without the library.
@@ -257,8 +265,7 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """The table of the repr, with the reason and all warnings, for notebooks."""
-        names, values, intervals = zip(*self.rows())
-        columns = {"clicks per page": names, "value": values, "95% interval": intervals}
+        columns = dict(zip(("clicks per page", "value", "95% interval", "determined"), zip(*self.rows())))
         return html_table(f"{_short(self.target)} on {self.traffic}", columns, (self.reason, *self.warnings))
 
     def as_dict(self) -> dict[str, Any]:

@@ -40,6 +40,11 @@ class Target:
     unknown: tuple[str, ...] = ()  # items that the log never shows
     notes: tuple[str, ...] = ()
 
+    @property
+    def halves(self) -> tuple[int | None, ...]:
+        """The halves of the log that its parts are evaluated on; None is the whole log."""
+        return (None,) if len(self.parts) == 1 else (0, 1)
+
     def placements(self, logged: LoggedPages, count: Ints, part: int) -> Placements:
         """Return what the target places on the pages of the log, or of one half of it, weighted by their share."""
         mass = self.parts[part % len(self.parts)]
@@ -75,8 +80,8 @@ def from_rankings(rankings: Mapping[Any, Sequence[Any]], logged: LoggedPages) ->
     lists: dict[str, list[str]] = {}
     for query, ranking in rankings.items():
         if isinstance(ranking, (str, bytes)) or not isinstance(ranking, (Sequence, np.ndarray)):
-            raise ValueError(f"the ranking of query {label_text(query)!r} must be a list of items; got {ranking!r}")
-        name = label_text(query)
+            raise ValueError(f"the ranking of query {_query_name(query)!r} must be a list of items; got {ranking!r}")
+        name = _query_name(query)
         if name in lists:
             raise ValueError(f"query {name!r} has two rankings")
         lists[name] = [label_text(item) for item in ranking]
@@ -103,6 +108,11 @@ def from_rankings(rankings: Mapping[Any, Sequence[Any]], logged: LoggedPages) ->
             "ranking in the target, and keep their own."
         )
     return replace(found, notes=tuple(notes))
+
+
+def _query_name(query: Any) -> str:
+    """The name of a query, which may be the values of several columns."""
+    return ",".join(map(label_text, query)) if isinstance(query, tuple) else label_text(query)
 
 
 def _check_once(names: Sequence[str], message: str) -> None:
@@ -138,12 +148,12 @@ def _from_lists(logged: LoggedPages, lists: Mapping[str, Sequence[str]], label: 
     return Target(label, (part,), True, has, tuple(unknown))
 
 
-def read_rankings(given: Any) -> dict[str, list[str]] | None:
+def read_rankings(given: Any, query_columns: Sequence[str] = ()) -> dict[str, list[str]] | None:
     """Return the rankings in a file or a table with the columns position, item and, unless there is one list, query.
 
-    The result has the key "" without the column query. Returns None for what is no table. Raises ValueError with the
-    file and row of a missing value, a position that is not a whole number, an item or a position that is there twice,
-    or a position that is missing.
+    The query may be several columns, ``query_columns``. The result has the key "" without a query. Returns None for
+    what is no table. Raises ValueError with the file and row of a missing value, a position that is not a whole number,
+    an item or a position that is there twice, or a position that is missing.
     """
     is_file = isinstance(given, Path) or (isinstance(given, str) and Path(given).suffix in READERS)
     table = _read_file(Path(given)) if is_file else as_table(given)
@@ -159,6 +169,11 @@ def read_rankings(given: Any) -> dict[str, list[str]] | None:
     found: dict[str, dict[int, tuple[str, int]]] = {}
     first = 2 if is_file and Path(given).suffix == ".csv" else 1
     queries = columns.get("query", [""] * len(columns["item"]))
+    if query_columns and "query" not in columns:
+        if missing := [name for name in query_columns if name.lower() not in columns]:
+            raise ValueError(f"{origin} has no column {missing[0]}; the query is {','.join(query_columns)}")
+        parts = zip(*(columns[name.lower()] for name in query_columns))
+        queries = [_query_name(tuple("" if part is None else part for part in row)) for row in parts]
     for row, (query, position, item) in enumerate(zip(queries, columns["position"], columns["item"]), start=first):
         where = f"{origin}, row {row}"
         if item is None or query is None or not label_text(item):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from .choice import Choice
 from .dependence import FAR, Dependence
 from .identification import OPEN, WEAKLY, Identified
 from .importance_weighting import Weighted
-from .result import Estimate, Support
+from .result import Support
 from .targets import Target
 
 if TYPE_CHECKING:
-    from .evaluation import Evaluator
+    from .evaluation import Evaluator, Value
 
 FEWEST_IMPRESSIONS = 100  # effective, per position
 FEWEST_CLICKS = 30  # effective, on the whole page; below, the normal approximation of the interval is poor too
@@ -59,14 +59,13 @@ def all_warnings(
     target: Target,
     picked: Choice,
     found: Identified,
-    values: Mapping[str, Any],
-    estimates: Sequence[Estimate],
+    values: Mapping[str, Value],
     weighted: Weighted | None,
 ) -> list[str]:
     """Return all warnings but those about open placements."""
     warnings = [
         *_weakly(found),
-        *_luck(given, picked, estimates),
+        *_luck(given, values),
         *_backtest(given, picked),
         *_drift(given, picked),
         *_dependent(given.dependence, picked),
@@ -88,10 +87,9 @@ def _weakly(found: Identified) -> list[str]:
     ]
 
 
-def _luck(given: Evaluator, picked: Choice, estimates: Sequence[Estimate]) -> list[str]:
-    of = {one.estimator: one for one in estimates if one.position is None}
-    plain, shrunken = of["pbm"], of["shrunken"]
-    error = plain.standard_error / given._factor("pbm")
+def _luck(given: Evaluator, values: Mapping[str, Value]) -> list[str]:
+    plain, shrunken = (values[name].estimates[-1] for name in ("pbm", "shrunken"))
+    error = plain.standard_error / given.factor("pbm")
     if not plain.value - shrunken.value > LUCK * error:
         return []
     return [

@@ -66,6 +66,7 @@ class Layout:
         return columns
 
 
+TIMES = ("timestamp", "time", "date", "day")
 TIDY = Layout(
     "tidy",
     "columns event, position, item, click and optionally propensity, query, timestamp",
@@ -76,20 +77,21 @@ TIDY = Layout(
         "click": ("click", "reward"),
         "propensity": ("propensity", "pscore", "propensity_score"),
         "query": ("query",),
-        "timestamp": ("timestamp", "time", "date", "day"),
+        "timestamp": TIMES,
     },
     required=("position", "item", "click"),
     foreign=("policy_id",),
 )
 COUNTS = Layout(
     "counts",
-    "columns item, position, impressions, clicks and optionally query",
+    "columns item, position, impressions, clicks and optionally query, date",
     roles={
         "item": ("item", "url"),
         "position": ("position", "pos"),
         "impressions": ("impressions", "impression"),
         "clicks": ("clicks", "click"),
         "query": ("query",),
+        "timestamp": TIMES,
     },
     required=("item", "position", "impressions", "clicks"),
     foreign=("event", "propensity", "pscore", "propensity_score"),
@@ -193,7 +195,7 @@ def detect(source: Source, name: str | None = None) -> Layout:
     known = "; ".join(f"{layout.name} ({layout.description})" for layout in candidates)
     if matching:
         raise ValueError(f"the format of {source.path} is ambiguous; name one of: {known}")
-    if _has_column_names(source):
+    if has_column_names(source):
         raise ValueError(
             f"{source.path} has the columns {', '.join(source.columns[:20])}, which match no format; name them, "
             "as in --columns position=rank,item=product,click=clicked (in Python, columns=...); a log has the "
@@ -205,7 +207,7 @@ def detect(source: Source, name: str | None = None) -> Layout:
     )
 
 
-def _has_column_names(source: Source) -> bool:
+def has_column_names(source: Source) -> bool:
     """Whether a file has named columns: Parquet, a table in memory, or a first line of several names and no numbers."""
     numbers = any(name.replace(".", "").isdigit() for name in source.columns)
     return not source.first_line or (len(source.columns) > 1 and not numbers)

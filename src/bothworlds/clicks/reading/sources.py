@@ -35,6 +35,7 @@ class Source:
     blank_lines: int = 0  # before the first line
     has_header: bool = False  # the first line is the header of an export of the service, which is not a row
     renamed: tuple[tuple[str, str], ...] = ()  # (column name of a layout, column of this file that stands for it)
+    joined: tuple[str, ...] = ()  # the columns that are the query together
     table: Any = field(default=None, compare=False, repr=False)  # an Arrow table, for kind "memory"
 
 
@@ -121,16 +122,31 @@ def inspect_file(path: Path) -> Source:
 def rename_columns(source: Source, columns: Mapping[str, str], known: Sequence[str]) -> Source:
     """Return the source with ``columns`` applied, which maps some of the ``known`` column names to those of the file.
 
-    Raises ValueError for a name that is not known and for a column that the file lacks.
+    The query may be several columns, ``"country,page"`` or a list. Raises ValueError for a name that is not known and
+    for a column that the file lacks.
     """
     if not isinstance(columns, Mapping):
         raise ValueError(f'columns must map names to columns, as in {{"item": "product"}}; got {columns!r}')
+    renamed, joined = [], tuple[str, ...]()
     for name, column in columns.items():
         if name not in known:
             raise ValueError(f"columns may name {', '.join(known)}; got {name!r}")
-        if str(column) not in source.columns:
-            raise ValueError(f"{source.path} has no column {column!r}; it has {', '.join(source.columns)}")
-    return replace(source, renamed=tuple((name, str(column)) for name, column in columns.items()))
+        parts = column_list(column) if name == "query" and column not in source.columns else [str(column)]
+        for part in parts:
+            if part not in source.columns:
+                raise ValueError(f"{source.path} has no column {part!r}; it has {', '.join(source.columns)}")
+        joined = tuple(parts) if len(parts) > 1 else joined
+        renamed.append((name, ",".join(parts)))
+    return replace(source, renamed=tuple(renamed), joined=joined)
+
+
+def column_list(given: Any) -> list[str]:
+    """Return the names in a list, or in a text between commas.
+
+    >>> column_list("country, page"), column_list(["country"])
+    (['country', 'page'], ['country'])
+    """
+    return [name.strip() for name in given.split(",")] if isinstance(given, str) else [str(name) for name in given]
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -79,8 +79,9 @@ class Reading:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The columns of the file by role."""
-        return self.layout.columns(self.sources[0])
+        """The columns of the file by role; without the query, if it is several columns."""
+        columns, joined = self.layout.columns(self.sources[0]), self.sources[0].joined
+        return {role: name for role, name in columns.items() if role != "query" or not joined}
 
     def run(self, sql: str, title: str = "") -> list[Any]:
         """Execute a statement, with a progress bar if it has a title."""
@@ -130,7 +131,8 @@ def _scan(log: Reading) -> None:
     kinds = {name: kind for name, kind, *_ in log.run(f"DESCRIBE {scan}") if name != "file_row_number"}
     converted = [f"{_converted(role, name, kinds[name])} AS {role}" for role, name in columns.items()]
     if "query" not in columns:
-        converted.append("'' AS query")
+        parts = [f"coalesce(({label_sql(name, kinds[name])})::VARCHAR, '')" for name in first.joined]
+        converted.append((" || ',' || ".join(parts) or "''") + " AS query")
     others = [name for name in kinds if name not in columns.values()]
     converted += [f"{quoted(name)} AS {quoted(stored)}" for name, stored in zip(others, file_columns(others))]
     converted.append(" AND ".join(f"{quoted(name)} IS NULL" for name in columns.values()) + " AS nothing")
