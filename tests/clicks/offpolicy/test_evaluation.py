@@ -135,6 +135,26 @@ def test_pages_are_fitted_by_models_of_independent_clicks_too():
     assert fit(pages, "pbm").log_likelihood == pytest.approx(fit(pages.counts(), "pbm").log_likelihood)
 
 
+def test_a_log_without_clicks_has_no_value():
+    log = {"event": np.repeat(np.arange(99), 2), "position": [1, 2] * 99, "item": ["a", "b"] * 99, "click": [0] * 198}
+    found = evaluate(log, ["a", "b"])
+    assert found.reason == "not from this log: it has no clicks."
+    assert np.isnan([found.value, *found.change]).all()
+
+
+@pytest.mark.slow
+def test_bounds_hold_for_users_who_are_not_position_based():
+    """DBN users, and a first item that never changes: held-out lists show that changes are smaller than predicted."""
+    for seed in range(4):
+        found = simulate("dbn", "pinned", seed)
+        lists = far_target(found.users)
+        result = evaluate(found.pages, target_of(lists))
+        assert result.chosen is None
+        assert result.lower_bound < found.truth(lists) < result.upper_bound, seed
+    one = evaluate({"event": [1, 1], "position": [1, 2], "item": ["a", "b"], "click": [1, 0]}, ["b", "a"])
+    assert one.upper_bound <= 2.0
+
+
 # Targets and options
 
 

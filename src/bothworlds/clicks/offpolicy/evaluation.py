@@ -22,7 +22,7 @@ from .identification import OPEN, Identified, bounds_of_value, identify, placeme
 from .importance_weighting import Weighted, weighted_estimates
 from .logged import Mask, Placements, logged_pages
 from .policy_training import from_policy, is_policy
-from .result import ALIASES, NAN, Z95, Change, Estimate, Evaluation, make_estimate
+from .result import ALIASES, NAN, NOT_FROM_THIS_LOG, Z95, Change, Estimate, Evaluation, make_estimate
 from .targets import Target, from_marginals, from_ranking, from_rankings, read_rankings
 from .warnings import FEWEST_IMPRESSIONS, all_warnings, log_notes, wrong_propensities
 
@@ -322,13 +322,18 @@ class Evaluator:
         )
         if usable and self.dependence is not None and self.dependence.fires:
             usable = False
+        if not self.logged.clicked.any():
+            return Choice(None, f"{NOT_FROM_THIS_LOG}: it has no clicks.")
         picked = choose(known.__contains__, self.backtest, usable, self.levels, self.dependence, open_share)
         if picked.name in self.models and self.curve_name:
             return picked._replace(reason=f"{picked.reason} Examination is that of {self.curve_name}.")
         return picked
 
     def _change(self, name: str | None, values: Mapping[str, Value]) -> Change:
-        """The change, with an interval from slope times change to change, and 1.96 widened standard errors outside."""
+        """The change, with an interval from slope times change to change, and 1.96 widened standard errors outside.
+
+        It reaches down to the change with shrunken attraction, since the ranking may have been made from the log.
+        """
         logged, of_log = self.logged, self._of_log
         base = of_log.estimates[-1].value
         value = values[name].estimates[-1].value if name else NAN
@@ -342,13 +347,22 @@ class Evaluator:
         joint = [(count, (term - (value / base) * log_terms) / base) for count, term in own.terms]
         outside = Z95 * self.factor(name) * logged.error(joint, apart)
         change = value / base - 1.0
-        tested = self.backtest.of(name)
-        slope = max(tested.slope, 0.0) if tested else 1.0
-        low, high = sorted((change, slope * change))
+        low, high = sorted((change, self._slope(name) * change))
+        if name in self.models:
+            plain, shrunken = (values[one].estimates[-1].value for one in ("pbm", "shrunken"))
+            low = min(low, value / base * shrunken / plain - 1.0)
         return Change(change, max(low - outside, -1.0), high + outside)
 
+    def _slope(self, name: str) -> float:
+        """Observed change per predicted change of lists that were held out."""
+        tested = self.backtest.of("pbm" if name == "shrunken" else name)
+        return max(tested.slope, 0.0) if tested else 1.0
+
     def _bounds(self, found: Identified) -> tuple[float, float]:
-        """Bounds on the value by the position-based model, if the target is not determined."""
+        """Bounds on the value by the position-based model, if the target is not determined.
+
+        As for the interval of the change, changes may be as small as those of lists that were held out.
+        """
         if found.shares[OPEN] <= 0.0:
             return NAN, NAN
         fit, p, logged = self.fit("pbm"), found.placements, self.logged
@@ -356,7 +370,11 @@ class Evaluator:
         error = logged.error([(logged.pages.count, fit.terms(prediction))])
         kept = np.repeat(np.bincount(p.query, minlength=logged.shape[0]) == 0, logged.shape[2])
         known = float(prediction.clicks.sum() + logged.clicks_of_queries(kept).sum())
-        return bounds_of_value(known, self.factor("pbm") * error, fit, found)
+        bounds = bounds_of_value(known, self.factor("pbm") * error, fit, found)
+        base, slope = self._of_log.estimates[-1].value, min(self._slope("pbm"), 1.0)
+        lower, upper = (base + slope * (bound - base) for bound in bounds)
+        results = float(logged.shown @ logged.scale) / logged.total  # of a page: no more can be clicked
+        return min(lower, bounds[0]), min(max(upper, bounds[1]), results)
 
     def _queries(self, of_query: Floats | None) -> Any:
         """The Arrow table of queries, those that gain most first."""

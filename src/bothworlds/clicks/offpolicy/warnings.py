@@ -89,13 +89,12 @@ def _weakly(found: Identified) -> list[str]:
 
 def _luck(given: Evaluator, values: Mapping[str, Value]) -> list[str]:
     plain, shrunken = (values[name].estimates[-1] for name in ("pbm", "shrunken"))
-    error = plain.standard_error / given.factor("pbm")
-    if not plain.value - shrunken.value > LUCK * error:
+    if not plain.value - shrunken.value > LUCK * plain.standard_error / given.factor("pbm"):
         return []
     return [
         "This ranking may have been chosen by the luck of this log: with attraction shrunken towards the mean it "
-        f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. Take both as the ends of a range, and "
-        "evaluate on pages that are later than those it was made from (--since)."
+        f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. The interval of the change holds both; evaluate on "
+        "pages that are later than those the ranking was made from (--since)."
     ]
 
 
