@@ -133,7 +133,7 @@ def test_the_prior_is_chosen_on_validation_pages():
 def test_results_are_saved_and_drawn(comparison, tmp_path):
     document = json.loads(comparison.save(tmp_path / "out.json").read_text())
     assert [row["model"] for row in document["models"]] == [entry.model for entry in comparison.entries]
-    assert len(document["by_rank"]) == 4 * len(comparison.entries)
+    assert [len(row["perplexities"]) for row in document["models"]] == [4] * len(comparison.entries)
     with drawing(tmp_path / "out.svg", across=2) as panels:
         draw_differences(panels[0, 0], comparison)
         draw_perplexities(panels[0, 1], comparison)

@@ -46,9 +46,7 @@ def compare_models_on_log(
         typer.echo(f"note:    {note}")
     _print_table(result)
     _print_by_rank(result)
-    for finding in result.findings():
-        typer.echo(f"\n{finding}")
-    typer.echo(f"\n{result.rules()}")
+    typer.echo(f"\n{result.sentence()}\n\n{result.rules()}")
     for entry in result.entries:
         if not entry.converged:
             typer.secho(f"warning: the fit of {entry.model} did not converge.", fg="yellow")

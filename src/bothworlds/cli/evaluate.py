@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,21 +38,12 @@ def evaluate(
             "--ranking",
             "-r",
             metavar="ITEM,ITEM,...",
-            help="One ranking for all queries, best first. Names with commas are quoted as in CSV, '\"a,b\",c', or "
-            'written as a JSON list, \'["a,b", "c"]\'.',
+            help="One ranking for all queries, best first. Names with commas are quoted as in CSV: '\"a,b\",c'.",
         ),
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option("--policy", "-p", metavar="NAME[:SETTING=VALUE,...]", help="A policy to train and evaluate."),
-    ] = None,
-    marginals: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--marginals",
-            metavar="FILE",
-            help="CSV of a random ranking to evaluate: a row per item, its probability in a column per position.",
-        ),
     ] = None,
     estimator: Annotated[
         str,
@@ -96,9 +86,8 @@ def evaluate(
     check_outputs(None, placements, (".parquet",))
     policies = [policy_of(text) for text in policy or []]
     lists = [parse_ranking(text) for text in ranking or []]
-    tables = [read_marginals(path) for path in marginals or []]
-    if not (target or policies or lists or tables):
-        raise ValueError("nothing to evaluate; give --target FILE, --ranking a,b,c, --policy NAME or --marginals FILE")
+    if not (target or policies or lists):
+        raise ValueError("nothing to evaluate; give --target FILE, --ranking a,b,c or --policy NAME")
     found = Evaluator(
         log(),
         windows=None if windows == "none" else windows,
@@ -111,7 +100,6 @@ def evaluate(
     judge = partial(found.evaluate, estimator=estimator)
     evaluations = [judge(path, label=path.name) for path in target or []]
     evaluations += [judge(one) for one in (*lists, *policies)]
-    evaluations += [judge(None, marginals=one, label=path.stem) for one, path in zip(tables, marginals or [])]
     for evaluation in evaluations:
         _print(evaluation)
     _write(evaluations, plot, placements, out)
@@ -128,52 +116,20 @@ def _examination(text: str | None) -> Any:
         ) from error
 
 
-def parse_ranking(text: str) -> list[Any]:
-    """Return the items of a list that is one line of CSV or a JSON list; raise ValueError if it is neither.
+def parse_ranking(text: str) -> list[str]:
+    """Return the items of a list that is one line of CSV; raise ValueError if it is not.
 
-    >>> parse_ranking("a, b"), parse_ranking('"a,b",c'), parse_ranking('["a,b", "c", 7]'), parse_ranking("[x],[y]")
-    (['a', 'b'], ['a,b', 'c'], ['a,b', 'c', 7], ['[x]', '[y]'])
+    >>> parse_ranking("a, b"), parse_ranking('"a,b",c')
+    (['a', 'b'], ['a,b', 'c'])
     """
     import csv
-    import json
 
-    if text.lstrip().startswith("["):
-        with suppress(json.JSONDecodeError):
-            items = json.loads(text)
-            if all(isinstance(item, (str, int, float)) for item in items):
-                return list(items)
     try:
-        if text.lstrip().startswith('["'):
-            raise csv.Error("this is not a JSON list of names")
         return next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error as error:
         raise ValueError(
-            f"--ranking {text!r} cannot be read ({error}); write one line of CSV, '\"a,b\",c', or a JSON list, "
-            '\'["a,b", "c"]\''
+            f"--ranking {text!r} cannot be read ({error}); quote names with commas: '\"a,b\",c'"
         ) from error
-
-
-def read_marginals(path: Path) -> dict[str, list[float]]:
-    """Read a CSV table of marginals: a header, then rows of an item and its probability at every position."""
-    import csv
-
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))
-    if len(lines) < 2:
-        raise ValueError(f"{path} is empty: it needs a header and a row for every item")
-    header, *rows = lines
-    table: dict[str, list[float]] = {}
-    for number, row in enumerate(rows, start=2):
-        try:
-            values = [float(value) for value in row[1:]]
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
-        if len(row) != len(header):
-            raise ValueError(f"{path}, line {number}: there are {len(row)} columns, but {len(header)} in the header")
-        if row[0] in table:
-            raise ValueError(f"{path}, line {number}: item {row[0]!r} appears twice")
-        table[row[0]] = values
-    return table
 
 
 def _print(evaluation: Evaluation) -> None:

@@ -53,6 +53,8 @@ def fit_log(
     [bold]bothworlds play --world model.json[/bold]
     """
     check_outputs(plot, out, (".json",))
+    if plot is not None and per_query:
+        raise ValueError("a figure shows one model; leave out --plot or --per-query")
     from ..clicks.fitting.fit import fit, fit_each_query
     from ..clicks.log import as_pages
     from ..clicks.model.model import model_named, save_models
@@ -68,32 +70,24 @@ def fit_log(
         models = fit_each_query(counted, model, **options)
         print_each_query(models, top)
         saved = None if out is None else save_models(models, out)
-        drawn = None if plot is None else _draw(models, counts, plot)
     else:
         fitted = fit(counted, model, **options)
         print_model(fitted, top)
         saved = None if out is None else fitted.save(out)
-        drawn = None if plot is None else _draw(fitted, counts, plot)
-    if drawn is not None:
-        typer.echo(f"figure:  {drawn}")
+        if plot is not None:
+            typer.echo(f"figure:  {_draw(fitted, counts, plot)}")
     if saved is not None:
         typer.echo(f"model:   {saved}")
 
 
-def _draw(model: ClickModel | dict[str, ClickModel], counts: Counts, path: Path) -> Path:
+def _draw(model: ClickModel, counts: Counts, path: Path) -> Path:
     from ..arena.figures import drawing
     from ..clicks import figures
 
-    first = next(iter(model.values())) if isinstance(model, dict) else model
     with drawing(path, across=2) as panels:
-        if isinstance(model, dict):
-            if first.model != "pbm":
-                raise ValueError("models of several queries can be drawn if they are position-based; leave out --plot")
-            figures.draw_each_query(panels[0, 0], model)
+        figures.draw_shared(panels[0, 0], model)
+        if model.model == "pbm":
+            figures.draw_calibration(panels[0, 1], model, counts)
         else:
-            figures.draw_shared(panels[0, 0], model)
-        if first.model == "pbm":
-            figures.draw_calibration(panels[0, 1], figures.fitted_rates(model, counts), counts)
-        else:
-            figures.draw_items(panels[0, 1], first)
+            figures.draw_items(panels[0, 1], model)
     return path

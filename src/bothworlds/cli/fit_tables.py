@@ -50,8 +50,6 @@ def print_model(model: ClickModel, top: int) -> None:
 
 def print_each_query(models: Mapping[str, ClickModel], top: int) -> None:
     """Print the quality of fits to queries, the curves of those with the most clicks, items, and warnings."""
-    from ..clicks.fitting.warnings import warnings_of_queries
-
     first, total = next(iter(models.values())), sum(model.log_likelihood for model in models.values())
     sure = sum(model.identified for model in models.values())
     typer.echo(
@@ -61,7 +59,9 @@ def print_each_query(models: Mapping[str, ClickModel], top: int) -> None:
         _print_curves(models)
     rows = [row for model in models.values() for row in model.table()]
     _print_items(rows, list(first.item_parameters), top)
-    _print_warnings(warnings_of_queries(models))
+    concerned = [f"{query!r}: {model.warnings[0]}" for query, model in models.items() if model.warnings]
+    if concerned:
+        _print_warnings([f"{len(concerned):,} of {len(models):,} queries have warnings, such as {concerned[0]}"])
 
 
 def _print_warnings(warnings: Sequence[str]) -> None:

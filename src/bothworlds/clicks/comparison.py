@@ -34,7 +34,6 @@ class Entry(NamedTuple):
     prior: float
     validation: float  # log-likelihood per validation page
     score: Score  # on the test pages
-    training: float  # log-likelihood per training page
     converged: bool
 
 
@@ -169,8 +168,7 @@ def _entries(names: list[str], priors: tuple[float, ...], split: Split, progress
                 fits.append((score(model, split.validation).log_likelihood, prior, model))
                 report(1)
             validation, prior, model = max(fits, key=lambda one: one[0])
-            training = float(model.log_likelihood) / split.train.pages
-            entries.append(Entry(name, prior, validation, score(model, split.test), training, model.converged))
+            entries.append(Entry(name, prior, validation, score(model, split.test), model.converged))
     return sorted(entries, key=lambda entry: -entry.score.log_likelihood)
 
 
@@ -223,36 +221,15 @@ class Comparison:
 
     def table(self) -> list[dict[str, Any]]:
         """Return one entry for every model, the best first."""
-        return [
-            {
-                "model": entry.model,
-                "prior": entry.prior,
-                "log_likelihood": entry.score.log_likelihood,
-                "log_likelihood_known": entry.score.known_log_likelihood,
-                "perplexity": entry.score.perplexity,
-                "conditional_perplexity": entry.score.conditional_perplexity,
-                "impossible": entry.score.impossible,
-                "training_log_likelihood": entry.training,
-                "validation_log_likelihood": entry.validation,
-                "converged": entry.converged,
-                "difference": gap.mean,
-                "low": gap.pages[0],
-                "high": gap.pages[1],
-                "low_queries": gap.queries[0],
-                "high_queries": gap.queries[1],
-            }
-            for entry, gap in ((entry, self.differences[entry.model]) for entry in self.entries)
-        ]
-
-    def by_rank(self) -> list[dict[str, Any]]:
-        """Return one entry for every model and position, with both perplexities."""
-        return [
-            {"model": entry.model, "position": position, "perplexity": one, "conditional_perplexity": other}
-            for entry in self.entries
-            for position, one, other in zip(
-                self.positions, entry.score.perplexities.tolist(), entry.score.conditional_perplexities.tolist()
-            )
-        ]
+        rows = []
+        for entry in self.entries:
+            gap, score = self.differences[entry.model], entry.score
+            row = {"model": entry.model, "prior": entry.prior, "log_likelihood": score.log_likelihood}
+            row |= {"perplexity": score.perplexity, "conditional_perplexity": score.conditional_perplexity}
+            row |= {"impossible": score.impossible, "converged": entry.converged, "difference": gap.mean}
+            row |= dict(zip(("low", "high", "low_queries", "high_queries"), (*gap.pages, *gap.queries)))
+            rows.append(row)
+        return rows
 
     def rules(self) -> str:
         """Return how the figures came about, so that they can be reproduced."""
@@ -261,86 +238,58 @@ class Comparison:
         return (
             f"Split: the pages of every query at random, seed {self.seed}: {train:,} for training, {validation:,} for "
             f"validation, {test:,} for the test. Prior: of {', '.join(f'{prior:g}' for prior in self.priors)}, the one "
-            "that is best on validation pages. Log-likelihood: nats per test page. Perplexity: the mean over positions "
-            "of exp(-mean log-probability), with marginal probabilities; conditional perplexity with those given the "
-            "clicks above. Events of probability below one in a million count as one in a million. "
+            "that is best on validation pages. Events of probability below one in a million count as one in a million. "
             f"{unknown:,} test pages have an item that the training pages of its query lack, or that they do not "
             "compare with its position; it gets the mean parameters of the training pages."
         )
 
     def sentence(self) -> str:
         """Return which model describes these users, by how much, and what the reference misses."""
-        return " ".join(self.findings())
-
-    def findings(self) -> list[str]:
-        """Return the parts of the sentence: the best model, and what the reference misses."""
-        if sum(self.sizes) < FEWEST_PAGES:
-            return [
-                f"{sum(self.sizes):,} pages are too few to say which model describes these users; it takes about "
+        best, base, total = self.best, self[self.reference], sum(self.sizes)
+        if total < FEWEST_PAGES:
+            return (
+                f"{total:,} pages are too few to say which model describes these users; it takes about "
                 f"{FEWEST_PAGES:,}."
-            ]
-        best, base = self.best, self[self.reference]
-        if best.model == base.model:
-            return [self._nothing_better()]
-        gap = self.differences[best.model]
-        if gap.pages[0] <= 0.0:
-            return [
+            )
+        apart = {entry.model: _paired(best.score, entry.score) for entry in self.entries[1:]}
+        ties = [name for name, (mean, error) in apart.items() if mean < 1.96 * error]
+        gap, tied = self.differences[best.model], f"; {', '.join(ties)} cannot be distinguished from it" if ties else ""
+        if best.model != base.model and base.model in ties:
+            return (
                 f"No model describes these users better than {base.model} beyond what chance explains; the best of the "
                 f"others is {best.model}, by {gap.mean:.4f} nats per page (95% interval {_interval(gap.pages)})."
-            ]
+            )
+        first = f"The {MODELS[best.model].title} ({best.model}) describes these users best"
+        if best.model == base.model:
+            return f"{first}{tied or ('' if apart else '; no other model was compared')}."
         others = f"; {_interval(gap.queries)} if other queries had been seen" if np.isfinite(gap.queries[0]) else ""
-        ties = self._ties()
-        fall = base.score.conditional_perplexity - best.score.conditional_perplexity
-        level = base.score.perplexity - best.score.perplexity
-        return [
-            f"{'These users are not quite position-based. ' if base.model == 'pbm' else ''}"
-            f"The {MODELS[best.model].title} ({best.model}) describes these users best: {gap.mean:.4f} nats per page "
-            f"more than {base.model} (95% interval {_interval(gap.pages)}{others})"
-            f"{f'; {_listed(ties)} cannot be distinguished' if ties else ''}.",
-            f"What {base.model} misses: given the clicks above, perplexity is "
-            f"{best.score.conditional_perplexity:.4f} instead of "
-            f"{base.score.conditional_perplexity:.4f} ({_change(fall)}); without them it is "
-            f"{best.score.perplexity:.4f} instead of {base.score.perplexity:.4f} ({_change(level)}).",
-        ]
-
-    def _nothing_better(self) -> str:
-        start = f"The {MODELS[self.best.model].title} ({self.best.model}) describes these users best"
-        if len(self.entries) == 1:
-            return f"{start}; no other model was compared."
-        ties = self._ties()
-        if ties:
-            return f"{start}; {_listed(ties)} cannot be distinguished from it on these pages."
-        second = self.entries[1]
-        gap = self.differences[second.model]
-        limits = -gap.pages[1], -gap.pages[0]
-        return f"{start}: {-gap.mean:.4f} nats per page more than {second.model} (95% interval {_interval(limits)})."
-
-    def _ties(self) -> list[str]:
-        """Models whose difference to the best is within what chance explains, by pages."""
-        apart = {entry.model: _paired(self.best.score, entry.score) for entry in self.entries[1:]}
-        return [name for name, (mean, error) in apart.items() if name != self.reference and mean < 1.96 * error]
-
-    def document(self) -> dict[str, Any]:
-        """Return the comparison as a dictionary of JSON values; unknown numbers are None."""
-        return {
-            "format": "bothworlds click model comparison",
-            "version": 1,
-            "origin": self.origin,
-            "sentence": self.sentence(),
-            "rules": self.rules(),
-            "reference": self.reference,
-            "pages": dict(zip(("train", "validation", "test"), self.sizes)),
-            "seed": self.seed,
-            "priors": list(self.priors),
-            "models": [_without_nan(row) for row in self.table()],
-            "by_rank": [_without_nan(row) for row in self.by_rank()],
-        }
+        start = "These users are not quite position-based. " if base.model == "pbm" else ""
+        return (
+            f"{start}{first}: {gap.mean:.4f} nats per page more than {base.model} (95% interval {_interval(gap.pages)}"
+            f"{others}){tied}. What {base.model} misses: given the clicks above, perplexity is "
+            f"{best.score.conditional_perplexity:.4f} instead of {base.score.conditional_perplexity:.4f}; without them "
+            f"it is {best.score.perplexity:.4f} instead of {base.score.perplexity:.4f}."
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the comparison as JSON and return the path; the file is replaced as a whole or left unchanged."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        save_text(target, json.dumps(self.document(), indent=2, allow_nan=False) + "\n")
+        pages = dict(zip(("train", "validation", "test"), self.sizes))
+        known: dict[str, Any] = {
+            "origin": self.origin,
+            "sentence": self.sentence(),
+            "reference": self.reference,
+            "pages": pages,
+        }
+        known |= {"seed": self.seed, "priors": list(self.priors)}
+        models = [
+            {name: None if value != value else value for name, value in row.items()}
+            | {"perplexities": entry.score.perplexities.tolist()}
+            | {"conditional_perplexities": entry.score.conditional_perplexities.tolist()}
+            for row, entry in zip(self.table(), self.entries)
+        ]
+        save_text(target, json.dumps({**known, "models": models}, indent=2, allow_nan=False) + "\n")
         return target
 
     def __repr__(self) -> str:
@@ -354,17 +303,5 @@ class Comparison:
         return "\n".join([f"<Comparison on {self.sizes[2]:,} test pages: {figures}", *rows]) + ">"
 
 
-def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
-
-
 def _interval(limits: tuple[float, float]) -> str:
     return f"{limits[0]:z.4f} to {limits[1]:z.4f}"
-
-
-def _change(fall: float) -> str:
-    return f"{'lower' if fall >= 0.0 else 'higher'} by {abs(fall):.4f}"
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,22 +73,6 @@ def _draw_curve(panel: Axes, model: ClickModel) -> None:
     _label_positions(panel, model.positions)
 
 
-def draw_each_query(panel: Axes, models: Mapping[str, ClickModel]) -> None:
-    """Draw median and quartiles of the examination in position-based models of several queries."""
-    positions = tuple(sorted({position for model in models.values() for position in model.positions}))
-    good = [model.examination for model in models.values() if model.identified and model.positions == positions]
-    curves = [curve for curve in good if not np.isnan(curve).any()]
-    note = "no query has a complete curve"
-    if curves:
-        note = f"median and quartiles of the\n{len(curves):,} of {len(models):,} queries with a complete curve"
-        low, middle, high = np.quantile(curves, (0.25, 0.5, 0.75), axis=0)
-        panel.fill_between(positions, low, high, color=INK, alpha=0.2, linewidth=0)
-        panel.plot(positions, middle, "o-", color=INK, markersize=3, linewidth=1.2)
-    panel.annotate(note, (0.98, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=6.5, color="0.4")
-    panel.set(ylabel="examination", title="Examination", ylim=(0.0, min(panel.get_ylim()[1], HIGHEST)))
-    _label_positions(panel, positions)
-
-
 def _draw_columns(panel: Axes, model: ClickModel) -> None:
     """Examination by position, a line for every position of the last click."""
     gamma = model.examination
@@ -138,8 +120,9 @@ def _draw(panel: Axes, x: Floats, one: Estimates, colour: str, label: str) -> No
     panel.plot(x, one.value, "o", color=colour, markersize=2.5, label=label)
 
 
-def draw_calibration(panel: Axes, p: Floats, counts: Counts) -> None:
-    """Draw observed against fitted click rates ``p`` with 95% intervals, for every pair or, if there are many, bins."""
+def draw_calibration(panel: Axes, model: ClickModel, counts: Counts) -> None:
+    """Draw observed against fitted click rates with 95% intervals, for every pair or, if there are many, bins."""
+    p = rates_of_counts(model, counts)
     use = np.isfinite(p) & (p > 0.0) & (counts.shown > 0)
     p, shown, clicked = p[use], counts.shown[use].astype(float), counts.clicked[use].astype(float)
     binned = p.size > CROWD
@@ -150,44 +133,14 @@ def draw_calibration(panel: Axes, p: Floats, counts: Counts) -> None:
     rate, low, high = clicked / shown, *_wilson(clicked, shown)
     reach = np.maximum([rate - low, high - rate], 0.0)
     panel.errorbar(p, rate, reach, fmt="o", color=INK, markersize=2.5, elinewidth=0.8, ecolor=INK if binned else FAINT)
-    ends = _axes(panel, p, rate)
+    ends = (float(p.min()), float(p.max()))
     panel.plot(ends, ends, "--", color=GUIDE, linewidth=1, zorder=0)
+    if ends[1] > 10.0 * ends[0]:
+        panel.set(xscale="log", yscale="log")
     panel.set(xlabel="fitted click rate", ylabel="observed click rate", title="Observed against fitted")
     if binned:
         note = f"{len(p)} bins of {int(use.sum()):,} pairs,\nequal numbers of impressions"
         panel.annotate(note, (0.98, 0.04), xycoords="axes fraction", ha="right", fontsize=6.5, color="0.4")
-
-
-def fitted_rates(model: ClickModel | Mapping[str, ClickModel], counts: Counts) -> Floats:
-    """Return the click probability of every (query, item, position) of counts, in a model or models by query."""
-    if isinstance(model, ClickModel):
-        return rates_of_counts(model, counts)
-    p = np.full(len(counts), np.nan)
-    for q, name in enumerate(counts.queries):
-        if name in model:
-            own = counts.query == q
-            p[own] = rates_of_counts(model[name], counts)[own]
-    return p
-
-
-def _axes(panel: Axes, p: Floats, rate: Floats) -> tuple[float, float]:
-    """Set axes, logarithmic if rates differ by an order of magnitude, and return the ends of the diagonal."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    wide = p.max() > 10.0 * p.min()
-    if not wide:
-        top = 1.08 * float(max(p.max(), rate.max()))
-        panel.set(xlim=(0.0, top), ylim=(0.0, top))
-        return 0.0, top
-    seen = np.concatenate([p, rate[rate > 0.0]])
-    bottom, top = 0.7 * float(seen.min()), min(1.0, 1.4 * float(seen.max()))
-    panel.set(xscale="log", yscale="log", xlim=(bottom, top), ylim=(bottom, top))
-    several = LogLocator(subs=(1.0, 2.0, 5.0) if top < 100.0 * bottom else (1.0,))
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_locator(several)
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_minor_formatter(NullFormatter())
-    return bottom, top
 
 
 def _bins(p: Floats, shown: Floats, clicked: Floats) -> tuple[Floats, Floats, Floats]:
@@ -210,46 +163,33 @@ def _wilson(clicked: Floats, shown: Floats) -> tuple[NDArray[Any], NDArray[Any]]
 def draw_differences(panel: Axes, comparison: Comparison) -> None:
     """Draw how much more likely each model makes a test page than the reference, with 95% intervals.
 
-    Thick lines are intervals over pages, thin ones over queries. Models far below the reference are listed instead.
+    Thick lines are intervals over pages, thin ones over queries. Models far below the reference are beyond the axis.
     """
-    drawn, others = _split(comparison)
-    for k, row in enumerate(reversed(drawn)):
+    rows = comparison.table()[::-1]
+    for k, row in enumerate(rows):
         if np.isfinite(row["low_queries"]):
             panel.plot([row["low_queries"], row["high_queries"]], [k, k], color=FAINT, linewidth=1.0)
         panel.plot([row["low"], row["high"]], [k, k], color=PALETTE[0], linewidth=2.0)
         panel.plot(row["difference"], k, "o", color=PALETTE[0], markersize=3)
     panel.axvline(0.0, color=GUIDE, linestyle="--", linewidth=1, zorder=0)
     panel.locator_params(axis="x", nbins=5)
-    panel.set_yticks(range(len(drawn)), [row["model"] for row in reversed(drawn)])
-    listed = ", ".join(f"{row['model']} {row['difference']:.2f}" for row in others)
-    note = "\n" + fill(f"not drawn: {listed}", 44) if others else ""
-    panel.set(xlabel=f"nats per page{note}", title=f"Log-likelihood above {comparison.reference}")
+    panel.set_yticks(range(len(rows)), [row["model"] for row in rows])
+    better = max(abs(row["difference"]) for row in rows[len(rows) // 2 :])
+    panel.set_xlim(left=max(panel.get_xlim()[0], -WIDEST * max(better, 1e-3)))
+    panel.set(xlabel="nats per page", title=f"Log-likelihood above {comparison.reference}")
 
 
 def draw_perplexities(panel: Axes, comparison: Comparison) -> None:
-    """Draw how far the conditional perplexity of models is from that of the reference at every position.
-
-    The models are those of ``draw_differences``, as far as there are colours.
-    """
+    """Draw how far the conditional perplexity of the best models is from that of the reference at every position."""
     base = comparison[comparison.reference].score.conditional_perplexities
-    drawn, _ = _split(comparison)
-    names = [row["model"] for row in drawn if row["model"] != comparison.reference]
-    for colour, dash, name in zip(PALETTE, DASHES, names):
+    names = [entry.model for entry in comparison.entries if entry.model != comparison.reference]
+    for colour, dash, name in zip(PALETTE, DASHES, names[: max(len(names) // 2, 1)]):
         gap = comparison[name].score.conditional_perplexities - base
         panel.plot(comparison.positions, gap, color=colour, linestyle=dash, marker="o", markersize=2.5, label=name)
+        panel.legend(frameon=False, fontsize=6.5)
     panel.axhline(0.0, color=GUIDE, linestyle="--", linewidth=1, zorder=0)
     panel.set(ylabel=f"minus that of {comparison.reference}", title="Perplexity given the clicks above")
     _label_positions(panel, comparison.positions)
-    if names:
-        panel.legend(frameon=False, fontsize=6.5)
-
-
-def _split(comparison: Comparison) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of the models to draw, and of those that are too far below the reference."""
-    table = comparison.table()
-    scale = max(max(abs(row["difference"]) for row in table[: max(len(table) // 2, 1)]), 1e-3)
-    drawn = [row for row in table if row["difference"] > -WIDEST * scale]
-    return drawn, [row for row in table if row not in drawn]
 
 
 def draw_backtest(panel: Axes, evaluation: Evaluation) -> None:

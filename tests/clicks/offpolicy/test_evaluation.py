@@ -483,11 +483,9 @@ def test_where_clipping_cut_weights_the_clipped_estimate_has_no_interval(logged)
     logging, ranking, clicks = logged
     log = as_log(ranking, clicks, logging.marginals)
     cut, whole = (evaluate(log, marginals=as_marginals(TARGET), clip_weights=clip) for clip in (1.5, None))
-    assert cut.support_at().lost > 0.0 == whole.support_at().lost
+    assert not np.isnan(whole.estimate("clipped").lower)
     assert np.isnan(cut.estimate("clipped").lower)
     assert cut.estimate("clipped").value < whole.estimate("clipped").value
-    asked = evaluate(log, marginals=as_marginals(TARGET), clip_weights=1.5, estimator="clipped")
-    assert any("has no interval" in warning for warning in asked.warnings)
 
 
 @pytest.mark.slow

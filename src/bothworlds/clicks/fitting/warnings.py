@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,26 +76,7 @@ def cascade_warnings(several: int, pages: int, beyond: int) -> tuple[str, ...]:
     )
 
 
-def warnings_of_queries(models: Mapping[str, ClickModel]) -> tuple[str, ...]:
-    """Return warnings that concern some queries, with their number and the first three of them."""
-    factor = f"{np.exp(1.96 * NOISE):.1f}"
-    concerned = {
-        "have not converged": [query for query, model in models.items() if not model.converged],
-        "are not identified": [query for query, model in models.items() if not model.identified],
-        f"have a curve that is noise, with examination typically known only up to a factor above {factor} either way": [
-            query for query, model in models.items() if model.model == "pbm" and typical_error(model) > NOISE
-        ],
-    }
-    sentences = []
-    for text, queries in concerned.items():
-        if queries:
-            more = f" and {len(queries) - 3:,} more" if len(queries) > 3 else ""
-            some = ", ".join(map(repr, queries[:3]))
-            sentences.append(f"{len(queries):,} of {len(models):,} queries {text}: {some}{more}.")
-    return tuple(sentences)
-
-
-def typical_error(model: ClickModel) -> float:
+def _typical_error(model: ClickModel) -> float:
     """Return the median standard error of log examination; 0 where none is known."""
     examination = model.shared_parameters["examination"]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -154,7 +135,7 @@ def _list_of(noun: str, values: Sequence[str]) -> str:
 
 def _noise(model: ClickModel) -> Iterator[str]:
     """A curve is noise if its typical position has a large standard error."""
-    error, clicks = typical_error(model), int(model.item_counts[1].sum())
+    error, clicks = _typical_error(model), int(model.item_counts[1].sum())
     if error > NOISE:
         factor = float(np.exp(1.96 * min(error, 5.0)))
         known = f"known only up to a factor of {factor:.1f} either way" if factor < 100.0 else "not known at all"

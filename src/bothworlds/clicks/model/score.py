@@ -37,12 +37,6 @@ class Score:
         return float(self.log_likelihoods @ self.count / self.count.sum())
 
     @property
-    def known_log_likelihood(self) -> float:
-        """The mean log-likelihood of the pages whose items the model has all seen; NaN if there are none."""
-        weight = np.where(self.known, self.count, 0)
-        return float(self.log_likelihoods @ weight / weight.sum()) if weight.any() else float("nan")
-
-    @property
     def perplexity(self) -> float:
         """The mean perplexity of ranks."""
         return float(self.perplexities.mean())

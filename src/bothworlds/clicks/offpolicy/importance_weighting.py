@@ -86,14 +86,12 @@ def weighted_estimates(
         "dr": [half.base + half.w * (c - half.r) for half in parts],
     }
     of_w, of_w2, of_w2c = total(w), total([one**2 for one in w]), total([one**2 * c for one in w])
-    kept = total([np.minimum(one, clip) for one in w])
     cut = total([(one > clip).astype(np.float64) for one in w])
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, kish, clicks = of_w / n, np.nan_to_num(of_w**2 / of_w2), np.nan_to_num(total(wc) ** 2 / of_w2c)
         error = np.sqrt(np.maximum(of_w2 - of_w**2 / n, 0.0)) / n
-        lost, share = 1.0 - kept / of_w, reach / n
+        share = reach / n
         all_clicks = np.nan_to_num((share * total(wc)).sum() ** 2 / (share**2 * of_w2c).sum())
-        all_lost = 1.0 - (share * kept).sum() / (share * of_w).sum()
     estimates, terms = {}, {}
     for name, gain in gains.items():
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -117,13 +115,13 @@ def weighted_estimates(
         values = [*value.tolist(), float(value.sum())]
         rows = zip((*pages.positions, None), values, errors, more.tolist(), known.tolist())
         estimates[name] = [make_estimate(name, *row) for row in rows]
-    columns = (np.nan_to_num(n), kish, clicks, mean, error, missing, cut / n, lost)
+    columns = (np.nan_to_num(n), kish, clicks, mean, error, missing)
     supports = [
         Support(p, int(number), *map(float, rest))
         for p, number, *rest in zip(pages.positions, *(part.tolist() for part in columns))
     ]
     rest: tuple[Any, ...] = (kish.min(), all_clicks, mean.mean(), np.sqrt((error**2).sum()) / m)
-    rest += missing @ reach / reach.sum(), cut.sum() / max(shown.sum(), 1.0), all_lost
+    rest += (missing @ reach / reach.sum(),)
     supports.append(Support(None, int(shown.sum()), *map(float, rest)))
     return Weighted(estimates, tuple(supports), terms, clip)
 

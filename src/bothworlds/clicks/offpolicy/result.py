@@ -76,8 +76,7 @@ class Support:
 
     Effective impressions and clicks are Kish's effective sample sizes: that many with equal weights would give the same
     precision. For the whole page, effective impressions are those of the position with the fewest. ``unsupported`` is
-    the share of the target that the log never shows, ``clipped`` the share of impressions whose weight was clipped, and
-    ``lost`` the share of the sum of weights that clipping removed.
+    the share of the target that the log never shows.
     """
 
     position: int | None
@@ -87,8 +86,6 @@ class Support:
     mean_weight: float
     mean_weight_error: float
     unsupported: float
-    clipped: float
-    lost: float
 
 
 class Change(NamedTuple):

@@ -182,11 +182,6 @@ def support_warnings(support: Sequence[Support]) -> list[str]:
             "The propensities of the log seem to be wrong: the mean weight should be 1 minus the unsupported share, "
             f"and is {listed}. A filter that keeps only some items also causes this."
         )
-    if whole.lost > 0.0:
-        warnings.append(
-            f"Clipping cut {whole.clipped:.1%} of the weights and removed {whole.lost:.1%} of their sum: the clipped "
-            "estimate is too low, by an unknown amount, and has no interval."
-        )
     return warnings
 
 
