@@ -2,8 +2,8 @@
 
 A row has the share of the gap between one learner and the best list of every context that is closed, or the clicks a
 page below a rival, each with its target, if there is one. One learner is ``gibbs-ts`` or ``all-weather``, whichever
-earns more in that world; where visitors change, or clicks are not a product, it is ``all-weather``. Worlds have fixed
-seeds. Set ``BOTHWORLDS_BENCH_ROUNDS`` and ``BOTHWORLDS_BENCH_SEEDS`` for a shorter run. The table of a full run is
+earns more in that world. Where all tastes change, it is ``gibbs-ts``, which does not notice, and in a row of its own
+``all-weather``; where the mix swings, or clicks are not a product, it is ``all-weather``. Worlds have fixed seeds. Set ``BOTHWORLDS_BENCH_ROUNDS`` and ``BOTHWORLDS_BENCH_SEEDS`` for a shorter run. The table of a full run is
 written to ``docs/research/context.md``; games that were played are kept in ``out/context``.
 """
 
@@ -63,7 +63,8 @@ def rows() -> list[Row]:
         Row("200 segments", lambda seed: segments(200, 0.5, seed), SHARE, steady, (0.55, 0.53)),
         Row("new items", new_items, SHARE, steady, (0.80, 0.77)),
         Row("nothing shared", lambda seed: segments(4, 0.9, seed, 20, 0.0, 0.3), BELOW, (EACH,), (0.003, 0.003)),
-        Row("change", lambda seed: change(seed, ROUNDS // 2), SHARE, (ONE,), (None, 0.84)),
+        Row("change", lambda seed: change(seed, ROUNDS // 2), SHARE, (ONE_STEADY,), (None, 0.84)),
+        Row("*change, one that notices it", lambda seed: change(seed, ROUNDS // 2), SHARE, (ONE,), (None, None)),
         Row("swinging mix", mix, SHARE, (ONE,), (None, 0.85)),
         Row("bent products", bent, BELOW, (ONE,), (None, 0.02), ("all-weather",)),
         Row("8 + 8 labels of noise", many_labels, BELOW, steady, (0.008, 0.015)),
@@ -131,7 +132,7 @@ def slots_by_device(seed: int) -> World:
 def earned(row: Row, seed: int, player: str | Policy) -> Any:
     """Return the rewards at the marks of one game (marks,), and those of the best lists."""
     world = row.world(1000 + seed)
-    world.name = f"{row.name} {seed}"  # what is kept is found by it
+    world.name = f"{row.name.partition(',')[0].strip('*')} {seed}"  # what is kept is found by it
     if player == EACH:
         return np.array([each_alone(world, seed), each_alone(world, seed)]) / np.array(MARKS)
     result = bothworlds.play(

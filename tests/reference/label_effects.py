@@ -112,7 +112,7 @@ class LabelEffectsTwin:
         if max(found.values(), default=0.0) <= math.log(3 * effects) + math.log(self.pages) + 3.0:
             return
         self.last_alarm = self.pages
-        whole = sum(z > 3.0 for z in found.values()) > len(found) / 6.0
+        whole = sum(z > 3.0 for z in found.values()) > len(found) / 7.0
         self.alarms.append((self.pages, whole))
         if whole:
             self.forget()
