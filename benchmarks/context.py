@@ -3,7 +3,8 @@
 A row has the share of the gap between one learner and the best list of every context that is closed, or the clicks a
 page below a rival, each with its target, if there is one. One learner is ``gibbs-ts`` or ``all-weather``, whichever
 earns more in that world. Where all tastes change, it is ``gibbs-ts``, which does not notice, and in a row of its own
-``all-weather``; where the mix swings, or clicks are not a product, it is ``all-weather``. Worlds have fixed seeds. Set ``BOTHWORLDS_BENCH_ROUNDS`` and ``BOTHWORLDS_BENCH_SEEDS`` for a shorter run. The table of a full run is
+``all-weather``; where the mix swings, or clicks are not a product, it is ``all-weather``. Worlds have fixed seeds. Set
+``BOTHWORLDS_BENCH_ROUNDS`` and ``BOTHWORLDS_BENCH_SEEDS`` for a shorter run. The table of a full run is
 written to ``docs/research/context.md``; games that were played are kept in ``out/context``.
 """
 
