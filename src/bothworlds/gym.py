@@ -61,16 +61,8 @@ class RankingEnv(gymnasium.Env[Observation, NDArray[np.int64]]):
     items, and every ``reset()`` after it the next replication. Without a seed, one is drawn. ``info["labels"]``
     (n_items,) has the items of the world in the order of the episode.
 
-    Parameters
-    ----------
-    world
-        A name, or an object.
-    rounds
-        The number of rounds of an episode.
-    shuffle
-        Whether each episode has its own random order of items. Without it, the order of the world is kept, which is
-        often that of attraction.
-
+    ``world`` is a name or an object, ``rounds`` the number of rounds of an episode. With ``shuffle``, each episode has
+    its own random order of items; without it, the order of the world is kept, which is often that of attraction.
     Raises ValueError for a world or a number of rounds that is not valid.
     """
 
@@ -174,18 +166,8 @@ class PolicyAgent:
     The environment has the action space ``MultiDiscrete([n_items] * n_positions)`` and an observation space ``Dict``
     with ``clicks`` (n_positions,), as :class:`RankingEnv` has.
 
-    Parameters
-    ----------
-    policy
-        A name, or an object.
-    env
-        The environment.
-    rng
-        The randomness of the policy.
-    horizon
-        The rounds of an episode, for a policy whose setting ``horizon`` is None; if not given, the attribute ``rounds``
-        of the environment, if it has one.
-
+    ``policy`` is a name or an object, ``rng`` its randomness. ``horizon`` is the number of rounds of an episode, for a
+    policy whose setting ``horizon`` is None; if not given, the attribute ``rounds`` of the environment, if it has one.
     Raises ValueError for other spaces.
     """
 

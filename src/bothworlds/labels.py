@@ -68,16 +68,8 @@ class LabelTable:
 
     Not thread-safe: ``row`` adds new values of open labels.
 
-    Parameters
-    ----------
-    declared
-        A list of names, or a dictionary from name to None, to a list of texts or to a list of numbers.
-    field
-        What errors call the declaration: ``"labels"`` or ``"item_labels"``.
-    known
-        The values of open labels so far, by name, as from ``known``.
-
-    Raises LabelError if the declaration is not allowed.
+    ``field`` is what errors call the declaration, ``"labels"`` or ``"item_labels"``. ``known`` are the values of open
+    labels so far, as the property ``known`` returns them. Raises LabelError if the declaration is not allowed.
 
     >>> LabelTable(["device", "country"], "labels").declaration
     {'device': None, 'country': None}

@@ -1,4 +1,4 @@
-"""HYBRID against its definition, and its two conventions for losses."""
+"""HYBRID against its definition."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_every_round_is_played_with_the_leader_of_the_rounds_before(world):
         loss += weighted(decision, 1.0 - clicks, loss.shape)
 
 
-def test_shifted_losses_are_those_of_the_publication():
+def test_at_twice_the_rate_losses_are_those_of_the_publication():
     """Losses from -1 to 1, whose estimates are (loss + 1) / x - 1 where shown and -1 elsewhere."""
     loss = np.zeros((10, 5))
-    for t, state, decision, clicks in rounds_of(policy("hybrid", losses="shifted"), WORLDS["paper"], 200):
+    for t, state, decision, clicks in rounds_of(policy("hybrid", rate=2.0), WORLDS["paper"], 200):
         if t % 10 == 1:
             exact = leader(loss, 1.0 / sqrt(t), regularizer="hybrid").marginals
             np.testing.assert_allclose(state.leading.marginals, exact, rtol=0, atol=1e-5)

@@ -124,17 +124,6 @@ def test_decisions_rank_by_the_drawn_parameters_and_do_not_change_the_chain():
         assert (chosen == np.sort(state.work.items)[::-1][:3]).all()
         assert state.work.positions[0] == 1.0
     assert (state.attraction == before.attraction).all()
-    assert state.proposed == before.proposed
-    assert state.accepted == before.accepted
-
-
-def test_acceptance_is_counted():
-    for sweeps in (1, 4):
-        state = last_state(policy("pb-mhb", sweeps=sweeps), 100)
-        assert state.proposed[0] == 100 * sweeps * (5 + 2)
-        assert 0 < state.accepted[0] < state.proposed[0]
-    steady = last_state(policy("pb-mhb", step=1e-3), 100)
-    assert steady.accepted[0] / steady.proposed[0] > 0.9
 
 
 def test_the_first_list_is_uniform():

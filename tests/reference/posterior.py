@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bothworlds.kernels import kernel
-from bothworlds.policies.parts.posterior import HAT, draw, put_hat
+from bothworlds.policies.pbm_ts import HAT, draw, put_hat
 
 
 def posterior(clicks, misses, items, positions):

@@ -13,27 +13,13 @@ ATTACK_COLUMNS = ("flips", "touched", "target_first", "target_shown")
 
 @dataclass(frozen=True)
 class AttackScores:
-    """The scores of an attack, cumulative, in every replication and at every checkpoint.
+    """The scores of an attack, cumulative: (replications, checkpoints) but for ``rounds``."""
 
-    Attributes
-    ----------
-    rounds
-        (checkpoints,)
-    flips
-        (replications, checkpoints) Clicks that were reported otherwise than users clicked: the cost.
-    touched
-        (replications, checkpoints) Rounds with at least one of them.
-    target_first
-        (replications, checkpoints) Rounds in which the target was at the first position.
-    target_shown
-        (replications, checkpoints) Rounds in which the target was in the list.
-    """
-
-    rounds: NDArray[np.int64] = field(repr=False)
-    flips: NDArray[np.float64] = field(repr=False)
-    touched: NDArray[np.float64] = field(repr=False)
-    target_first: NDArray[np.float64] = field(repr=False)
-    target_shown: NDArray[np.float64] = field(repr=False)
+    rounds: NDArray[np.int64] = field(repr=False)  #: (checkpoints,)
+    flips: NDArray[np.float64] = field(repr=False)  #: clicks that were reported otherwise than users clicked: the cost
+    touched: NDArray[np.float64] = field(repr=False)  #: rounds with at least one of them
+    target_first: NDArray[np.float64] = field(repr=False)  #: rounds in which the target was at the first position
+    target_shown: NDArray[np.float64] = field(repr=False)  #: rounds in which the target was in the list
 
     def share_first(self, since: int = 0) -> NDArray[np.float64]:
         """The share (replications,) of rounds with the target first, from the checkpoint at or after ``since`` on."""

@@ -24,33 +24,15 @@ from .result import UnchangedWorldWarning, no_change
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """A policy in a world for a number of rounds, in several replications, which may run in several threads.
+    """A policy in a world for a number of rounds, in several replications, which may run in several threads."""
 
-    Attributes
-    ----------
-    policy
-        The policy that plays, with what it needs to know of the horizon and the world filled in.
-    world
-        The world.
-    marks
-        (checkpoints,) The rounds after which it is scored; the last one is the last round.
-    replications
-        The number of replications.
-    seed
-        The seed of all of them.
-    shuffle
-        Whether each replication has its own random order of item labels.
-    label
-        The name of the policy in tables: its registered name, with the settings that differ from the defaults.
-    """
-
-    policy: Policy
+    policy: Policy  # with what it needs to know of the horizon and the world filled in
     world: World
-    marks: NDArray[np.int64]
+    marks: NDArray[np.int64]  # (checkpoints,) the rounds after which it is scored; the last one is the last round
     replications: int
     seed: int
-    shuffle: bool
-    label: str
+    shuffle: bool  # whether each replication has its own random order of item labels
+    label: str  # of the policy in tables: its registered name, with the settings that differ from the defaults
 
     @classmethod
     def of(

@@ -69,22 +69,9 @@ def play(
         Whether to show a progress bar. If not given, a terminal gets a bar, and other output a line on standard error
         about every half minute.
 
-    Warns
-    -----
-    UnchangedWorldWarning
-        If the world changes, but not within ``rounds`` rounds.
-
-    Returns
-    -------
-    Result
-        Cumulative rewards and clicks at the checkpoints, and the rewards of the best rankings.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the policy cannot play in this world.
-    ImportError
-        If Ray is requested and not installed.
+    Returns cumulative rewards and clicks at the checkpoints, and the rewards of the best rankings. Issues an
+    UnchangedWorldWarning if the world changes, but not within ``rounds`` rounds. Raises ValueError if an argument is
+    out of range or the policy cannot play in this world, and ImportError if Ray is requested and not installed.
 
     Examples
     --------

@@ -32,15 +32,9 @@ POLL = 0.5  # seconds until an interrupt is noticed
 
 
 class RayEngine:
-    """Plays cells on a Ray cluster.
+    """Plays cells on the Ray cluster at an address, as ``ray_connection`` finds it.
 
-    Parameters
-    ----------
-    address
-        The address of the cluster. If not given: the cluster that this process is connected to, or that of the
-        environment variable ``RAY_ADDRESS``, or a temporary one on this machine.
-    jobs
-        The number of cells on the cluster at a time; if not given, as many as its cores can play.
+    At most ``jobs`` cells are on the cluster at a time; if not given, as many as its cores can play.
     """
 
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:

@@ -51,60 +51,24 @@ def no_change(world: str, first_change: int | None, rounds: int) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The rewards of a policy in a world, in every replication and at every checkpoint.
+    """The rewards of a policy in a world, in every replication and at every checkpoint."""
 
-    Attributes
-    ----------
-    policy
-        The name of the policy in tables and figures.
-    world
-        The name of the world in tables and figures.
-    policy_name
-        The registered name of the policy, or that of its class.
-    settings
-        The settings the policy played with.
-    world_description
-        What :meth:`bothworlds.worlds.World.description` returned.
-    seed
-        The seed of all replications.
-    rounds
-        (checkpoints,) The rounds after which rewards were recorded.
-    reward
-        (replications, checkpoints) Cumulative expected reward.
-    clicks
-        (replications, checkpoints) Cumulative simulated clicks.
-    best_fixed
-        (checkpoints,) The cumulative expected reward of the best fixed ranking.
-    best_dynamic
-        (checkpoints,) The cumulative expected reward of the best ranking of each round.
-    seconds
-        Processor time of all replications without compilation; NaN if it is not known.
-    adaptive
-        False for a policy that serves for comparison and does not learn.
-    first_change
-        The first round in which the users differ from those of round 0; None if the world is not known to change.
-    comparators
-        How the best rankings were computed, for "fixed" and "dynamic": exactly, or by a search, with its guarantee.
-    attack
-        The scores of the adversary; None in a world without one.
-    """
-
-    policy: str
-    world: str
-    settings: dict[str, Any]
-    seed: int
-    rounds: NDArray[np.int64]
-    reward: NDArray[np.float64]
-    clicks: NDArray[np.float64]
-    best_fixed: NDArray[np.float64]
-    best_dynamic: NDArray[np.float64]
-    seconds: float
-    adaptive: bool = True
-    first_change: int | None = None
-    policy_name: str = ""
-    world_description: dict[str, Any] = field(default_factory=dict)
-    comparators: dict[str, str] = field(default_factory=dict)
-    attack: AttackScores | None = None
+    policy: str  #: its name in tables and figures
+    world: str  #: its name in tables and figures
+    settings: dict[str, Any]  #: those that the policy played with
+    seed: int  #: of all replications
+    rounds: NDArray[np.int64]  #: (checkpoints,) after which rewards were recorded
+    reward: NDArray[np.float64]  #: (replications, checkpoints) cumulative expected reward
+    clicks: NDArray[np.float64]  #: (replications, checkpoints) cumulative simulated clicks
+    best_fixed: NDArray[np.float64]  #: (checkpoints,) cumulative expected reward of the best fixed ranking
+    best_dynamic: NDArray[np.float64]  #: (checkpoints,) that of the best ranking of each round
+    seconds: float  #: processor time of all replications without compilation; NaN if it is not known
+    adaptive: bool = True  #: False for a policy that serves for comparison and does not learn
+    first_change: int | None = None  #: of the world: see :meth:`bothworlds.worlds.World.first_change`
+    policy_name: str = ""  #: the registered name of the policy, or that of its class
+    world_description: dict[str, Any] = field(default_factory=dict)  #: from ``World.description``
+    comparators: dict[str, str] = field(default_factory=dict)  #: how "fixed" and "dynamic" were computed
+    attack: AttackScores | None = None  #: None in a world without an adversary
 
     def __repr__(self) -> str:
         """The final average reward, with its standard error if there is one.

@@ -14,13 +14,12 @@ from ..arena import Result
 from ..arena.figures import EndLabel, label_ends
 from ..arena.game import Game
 from ..core import Shape, decides, learns
-from ..geometry.assignment import assign
 from ..geometry.sampling import Urn, draw, make_urn, prepare
 from ..kernels import Floats, Ints, inner_kernel
 from ..line_styles import PALETTE
 from ..policies import CompiledPolicy, Policy, policy
 from ..policies.ftrl_pbm import FtrlPbm, learning_rate
-from ..policies.parts.placement import PlacementWork, make_placement_work
+from ..policies.parts.placement import PlacementWork, make_placement_work, place_cheapest
 from ..worlds import world as named_world
 from .question import Figure, Question, Size, draw_figure, game
 from .result_lookup import Results
@@ -105,7 +104,7 @@ def frank_wolfe_steps(state: State, rate: float) -> None:
         for i in range(n):
             for j in range(m):
                 work.cost[i, j] = state.loss[i, j] - 0.5 / (rate * math.sqrt(x[i, j]))
-        assign(work.cost, state.vertex, work.price, work.distance, work.potential, work.links)
+        place_cheapest(state.vertex, work)
         step = 2.0 / (k + 3.0)
         for i in range(n):
             for j in range(m):

@@ -185,36 +185,18 @@ def _ahead(
 
 @dataclass(frozen=True)
 class Panels(Question):
-    """Policies in some of the nine panels.
-
-    Attributes
-    ----------
-    keys
-        The panels, as in ``"1a 1b"``.
-    players
-        The policies that are drawn, of a size, with their colours.
-    caption
-        That of the figure, of a size.
-    claimed
-        The claims, of a size.
-    others
-        Policies that play and are not drawn.
-    label
-        How panels are called in the figure.
-    emphasised
-        The policy whose curve is thicker.
-    """
+    """Policies in some of the nine panels."""
 
     name: str
     title: str
     about: str
-    keys: str
-    players: Callable[[Size], Mapping[str | Policy, str]]
+    keys: str  # the panels, as in "1a 1b"
+    players: Callable[[Size], Mapping[str | Policy, str]]  # the policies that are drawn, with their colours
     caption: Callable[[Size], str]
     claimed: Callable[[Size], Sequence[Claim]]
-    others: tuple[str, ...] = ()
-    label: Callable[[str], str] = panel_letter
-    emphasised: str | None = None
+    others: tuple[str, ...] = ()  # policies that play and are not drawn
+    label: Callable[[str], str] = panel_letter  # how panels are called in the figure
+    emphasised: str | None = None  # the policy whose curve is thicker
 
     def games(self, size: Size) -> list[Game]:
         """Return every policy in every panel, with as many replications as it needs."""

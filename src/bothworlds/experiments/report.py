@@ -38,20 +38,10 @@ def write_report(
     provenance: Mapping[str, Any],
     warnings: Sequence[str] = (),
 ) -> Path:
-    """Write ``report.html`` into a folder and return its path.
+    """Write ``report.html`` into a folder and return its path; the SVG files of all figures are in that folder.
 
-    Parameters
-    ----------
-    folder
-        Must contain the SVG files of all figures in ``figures``; they are copied into the page.
-    size, questions, figures, verdicts
-        What was played; the questions in their order, the figures of each by its name, and all verdicts.
-    costs
-        Microseconds per round of every policy, by name; the table is left out if there are none.
-    provenance
-        What ``arena.storage.provenance`` returned.
-    warnings
-        Sentences that are shown above the verdicts.
+    ``figures`` are those of each question by its name, ``costs`` microseconds per round of every policy by name, and
+    ``provenance`` what ``arena.storage.provenance`` returned.
     """
     of_paper = any(question.of_paper for question in questions)
     title = "What holds of the paper" if of_paper else questions[0].title

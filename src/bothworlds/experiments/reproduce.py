@@ -90,17 +90,8 @@ def reproduce(
     progress
         Whether to show a progress bar; by default only on a terminal.
 
-    Returns
-    -------
-    Reproduction
-        The verdicts, and the path of the report. All files are complete when it returns.
-
-    Raises
-    ------
-    ValueError
-        For an unknown size or question, or a world that cannot replace the search log.
-    ImportError
-        Without Matplotlib or PyArrow, before anything is played.
+    All files are complete when it returns. Raises ValueError for an unknown size or question, or a world that cannot
+    replace the search log, and ImportError without Matplotlib or PyArrow, before anything is played.
     """
     choice(size, "size", SIZES)
     known = QUESTIONS | ON_REQUEST

@@ -37,27 +37,13 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A statement that is tested.
-
-    Attributes
-    ----------
-    statement
-        What is said.
-    source
-        Where it is said: a section or theorem of the paper; it begins with "ours" for a statement that is not there.
-    rule
-        When it counts as true.
-    figure
-        The stem of the figure that shows it, or "".
-    because
-        Why it fails, in words: a sentence without numbers, or "".
-    """
+    """A statement that is tested."""
 
     statement: str
-    source: str
-    rule: str
-    figure: str = ""
-    because: str = ""
+    source: str  #: a section or theorem of the paper; it begins with "ours" for a statement that is not there
+    rule: str  #: when it counts as true
+    figure: str = ""  #: the stem of the figure that shows it
+    because: str = ""  #: why it fails, in a sentence without numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,31 +147,16 @@ def interval(sample: Sample, level: float = 0.95) -> Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(Statement):
-    """A statement as data: it holds if all that is measured lies between two limits.
+    """A statement as data: it holds if all that is measured lies between two limits, ``above`` and ``below``."""
 
-    Attributes
-    ----------
-    measure
-        Returns samples of the results, by label.
-    said
-        What the samples are, in words; or a function of the estimates, the results and the size that says all of it.
-    above, below
-        The limits.
-    only
-        The label of the sample that is judged, if the others are shown only.
-    denied
-        Whether the claim is that a policy is *not* ahead of all others: it holds if that fails under every label.
-    remark
-        A sentence on how to read the outcome, or a function of the results and the size that returns one.
-    """
-
-    measure: Measure
+    measure: Measure  #: returns samples of the results, by label
+    #: What the samples are; or a function of the estimates, the results and the size that says all of it.
     said: str | Callable[[Mapping[str, Estimate], Results, Size], str]
     above: float = -np.inf
     below: float = np.inf
-    only: str = ""
-    denied: bool = False
-    remark: str | Callable[[Results, Size], str] = ""
+    only: str = ""  #: the label of the sample that is judged, if the others are shown only
+    denied: bool = False  #: the claim is that a policy is *not* ahead of all others: it holds if that fails everywhere
+    remark: str | Callable[[Results, Size], str] = ""  #: how to read the outcome
 
 
 def judged(claim: Claim, results: Results, size: Size) -> Verdict:

@@ -13,27 +13,13 @@ from .polytope import as_matrix
 
 
 def best_ranking(scores: ArrayLike) -> Ints:
-    """Return the ranking with the largest sum of scores.
+    """Return the ranking with the largest sum of ``scores`` (n_items, n_positions): an item for each position.
 
-    Parameters
-    ----------
-    scores
-        (n_items, n_positions), with n_positions <= n_items.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_positions,) item indices in the order of positions.
-
-    Examples
-    --------
     Item 0 has the best score at both positions, but the sum is larger with item 0 at the second:
 
     >>> best_ranking([[0.9, 0.8], [0.8, 0.1], [0.2, 0.3]])
     array([1, 0])
 
-    References
-    ----------
     Jonker, Volgenant: A shortest augmenting path algorithm for dense and sparse linear assignment problems,
     Computing 38, 1987.
     """

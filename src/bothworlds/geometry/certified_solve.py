@@ -10,7 +10,7 @@ import numpy as np
 from ..kernels import Floats, Ints, inner_kernel, kernel
 from .dual import Workspace, rate_at
 from .feasible import certified_gap, repair
-from .newton import climb, polish
+from .newton import polish, solve
 
 EPS = float(np.finfo(float).eps)
 GAP = 1e-10  # largest relative gap at which the result of a warm start is accepted
@@ -78,7 +78,7 @@ def certified(
     steps, sweeps, restarts = 0, 0, 0
     resume, fresh = warm, not warm
     while True:
-        effort = climb(reg, loss, order, rate, lam, mu, tol, resume, w)
+        effort = solve(reg, loss, order, rate, lam, mu, tol, resume, w)
         steps += effort.steps
         sweeps += effort.sweeps
         normalise(lam, mu, w)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..checks import whole
 from ..core import cores
 from ..kernels import Floats, Ints
 from .certified_solve import Solutions, make_solutions, solve_certified
@@ -95,17 +96,7 @@ def leader(
     warm
         The result of a similar problem of the same shape, used as the starting point.
 
-    Returns
-    -------
-    Leader
-        Marginals that are feasible up to rounding, multipliers, a bound on the error, the number of Newton steps.
-
-    Raises
-    ------
-    ValueError
-        For invalid input; the message names the argument and the value.
-    ConvergenceError
-        If the tolerance cannot be reached.
+    Raises ValueError for invalid input, and ConvergenceError if the tolerance cannot be reached.
 
     Examples
     --------
@@ -131,15 +122,14 @@ def leader(
     losses = as_matrix(loss, "loss")
     n, m = losses.shape
     rates, reg, tol = as_rate(rate, "rate", (n, m)), named(regularizer), _as_tolerance(tol)
-    start = None if warm is None else _start_from(warm, (n, m))
     first, row, copies = distinct_rows(losses, rates)
     found, work = make_solutions(1, len(first), m), make_workspace(len(first), m, copies)
-    if start is not None:
-        found.lam[0], found.mu[0] = start[0], start[1][first]
+    if warm is not None:
+        check_warm(warm, (n, m))
+        found.lam[0], found.mu[0] = warm.lam, np.maximum(warm.mu, 0.0)[first]
     stacked, order = (rates[first] if rates.ndim else rates)[None], np.arange(len(first))
     solve_certified(reg, losses[first][None], stacked, tol, warm is not None, 0, 1, order, work, found)
-    if not found.violation[0] <= tol:
-        raise ConvergenceError(_no_leader(found, 0, losses, rates, tol))
+    _require_convergence(found, 0, "", losses, rates, tol)
     return Leader(found.marginals[0][row], found.lam[0], found.mu[0][row], float(found.gap[0]), int(found.steps[0]))
 
 
@@ -155,32 +145,10 @@ def leaders(
 
     Each result is that of :func:`leader` for the problem alone, whatever the number of threads.
 
-    Parameters
-    ----------
-    losses
-        (problems, n_items, n_positions) cumulative losses, with n_positions <= n_items.
-    rates
-        The learning rate: one number, one for every problem, (problems,), or one for every pair of every problem,
-        (problems, n_items, n_positions).
-    regularizer, tol
-        As for :func:`leader`.
-    jobs
-        The number of threads; one for each core if not given.
+    ``losses`` are (problems, n_items, n_positions). ``rates`` are one number, one for every problem, (problems,), or
+    one for every pair, (problems, n_items, n_positions). ``jobs`` is the number of threads, one for each core if not
+    given. The rest is as for :func:`leader`; a ConvergenceError names the first problem that it is about.
 
-    Returns
-    -------
-    Leaders
-        Marginals, multipliers and certificates of all problems.
-
-    Raises
-    ------
-    ValueError
-        For invalid input; the message names the argument and the value.
-    ConvergenceError
-        If the tolerance cannot be reached for a problem; the message names the first such problem.
-
-    Examples
-    --------
     The path of the leader as the rate grows, from uniform marginals to the best list:
 
     >>> import numpy as np
@@ -196,10 +164,7 @@ def leaders(
     b, n, m = stacked.shape
     given, reg, tol = as_rate(rates, "rates", (b,), (b, n, m)), named(regularizer), _as_tolerance(tol)
     each_rate = given if given.ndim else np.full(b, given)
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, (int, np.integer)) or jobs < 1):
-        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
-    found = make_solutions(b, n, m)
-    workers = int(jobs or cores())
+    found, workers = make_solutions(b, n, m), cores() if jobs is None else whole(jobs, "jobs", 1)
     chunk = max(LEAST_CHUNK, math.ceil(b / (CHUNKS * workers)))
 
     def solve_from(start: int) -> None:
@@ -209,7 +174,7 @@ def leaders(
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(solve_from, range(0, b, chunk)))
     for k in np.flatnonzero(~(found.violation <= tol))[:1].tolist():
-        raise ConvergenceError(f"problem {k}: {_no_leader(found, k, stacked[k], each_rate[k], tol)}")
+        _require_convergence(found, k, f"problem {k}: ", stacked[k], each_rate[k], tol)
     return Leaders(found.marginals, found.lam, found.mu, found.gap, found.steps)
 
 
@@ -230,13 +195,14 @@ def distinct_rows(loss: Floats, rate: Floats) -> tuple[Ints, Ints, Floats]:
     return first, row, copies.astype(np.float64)
 
 
-def _no_leader(found: Solutions, k: int, loss: Floats, rate: Floats, tol: float) -> str:
-    """Return the message of a ConvergenceError for the k-th problem of a stack."""
-    return (
-        f"no leader to tol = {tol:g} after {found.steps[k]} Newton steps and {found.sweeps[k]} sweeps: the optimality "
-        f"conditions are violated by {found.violation[k]:.3g} (loss from {loss.min():.3g} to {loss.max():.3g}, "
-        f"rate from {np.min(rate):.3g} to {np.max(rate):.3g})"
-    )
+def _require_convergence(found: Solutions, k: int, name: str, loss: Floats, rate: Floats, tol: float) -> None:
+    """Raise ConvergenceError unless the k-th problem of a stack was solved."""
+    if not found.violation[k] <= tol:
+        raise ConvergenceError(
+            f"{name}no leader to tol = {tol:g} after {found.steps[k]} Newton steps and {found.sweeps[k]} sweeps: the "
+            f"optimality conditions are violated by {found.violation[k]:.3g} (loss from {loss.min():.3g} to "
+            f"{loss.max():.3g}, rate from {np.min(rate):.3g} to {np.max(rate):.3g})"
+        )
 
 
 def _as_tolerance(tol: float) -> float:
@@ -246,11 +212,11 @@ def _as_tolerance(tol: float) -> float:
     return max(tol, 1e-13)
 
 
-def _start_from(warm: Leader, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+def check_warm(warm: Leader, shape: tuple[int, int]) -> None:
+    """Raise ValueError unless a starting point is the result for a problem of this shape."""
     if not isinstance(warm, Leader):
         raise ValueError(f"warm must be a Leader, the result of an earlier call; got {warm!r}")
     if warm.marginals.shape != shape:
         raise ValueError(f"warm must have the shape of loss, {shape}; got {warm.marginals.shape}")
     if not (np.isfinite(warm.lam).all() and np.isfinite(warm.mu).all()):
         raise ValueError(f"warm must have finite multipliers; got lam = {warm.lam}, mu = {warm.mu}")
-    return warm.lam.copy(), np.maximum(warm.mu, 0.0)

@@ -43,22 +43,11 @@ STAGE_TOLERANCE = 1e-2  # violation at which an intermediate stage ends
 def solve(
     reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace
 ) -> Effort:
-    """Move (lam, mu) to the optimum, from a nearby start if it is ``warm``; ``w.x`` holds the marginals there.
+    """Move (lam, mu) to the optimum; ``w.x`` holds the marginals there. Row i has the losses of ``item[i]``.
 
-    Row i of the workspace has the losses of ``item[i]``.
-    """
-    return climb(reg, loss, item, rate, lam, mu, tol, warm, w)
-
-
-@inner_kernel
-def climb(
-    reg: Any, loss: Floats, item: Ints, rate: Any, lam: Floats, mu: Floats, tol: float, warm: bool, w: Workspace
-) -> Effort:
-    """Find the optimum without a starting point: solve for scaled-down losses, then scale them up in stages.
-
-    With losses far larger than 1/rate the problem is nearly a linear programme, and Newton's method converges from
-    nearby only. The optimum of every stage is near that of the next. With ``warm`` there is only the last stage, which
-    starts from the given multipliers, as in ``solve``.
+    From a nearby start, which is ``warm``, by Newton steps. Without one, it first solves for scaled-down losses, then
+    scales them up in stages: with losses far larger than 1/rate the problem is nearly a linear programme, and Newton's
+    method converges from nearby only. The optimum of every stage is near that of the next.
     """
     scale = 1.0
     if not warm:

@@ -24,22 +24,9 @@ def frank_wolfe(
     and move :math:`x \leftarrow (1-\gamma) x + \gamma s` with :math:`\gamma = 2/(k+2)`. The gradient
     :math:`L - 1/(2 \eta \sqrt x)` is unbounded near the boundary, so the usual 1/k rate is not guaranteed.
 
-    Parameters
-    ----------
-    loss, rate
-        As in :func:`leader`.
-    iterations
-        K, the number of assignments solved.
-    start
-        (n_items, n_positions) interior starting point; uniform if not given.
+    ``loss`` and ``rate`` are as in :func:`leader`, ``iterations`` the number of assignments solved, and ``start``
+    (n_items, n_positions) an interior point, uniform if not given. Returns marginals (n_items, n_positions).
 
-    Returns
-    -------
-    numpy.ndarray
-        (n_items, n_positions) marginals.
-
-    Examples
-    --------
     It converges to the exact leader, slowly:
 
     >>> import numpy as np
@@ -76,26 +63,12 @@ def birkhoff(marginals: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int6
     The matrix is completed to a doubly stochastic one; permutations on its support are subtracted one after the other,
     each with the largest possible weight. Permutations with the same list are merged.
 
-    Parameters
-    ----------
-    marginals
-        (n_items, n_positions); columns sum to 1, rows to at most 1.
+    Returns weights (k,), which sum to 1, and rankings (k, n_positions).
 
-    Returns
-    -------
-    weights : numpy.ndarray
-        (k,) positive, summing to 1.
-    rankings : numpy.ndarray
-        (k, n_positions) item indices in the order of positions.
-
-    Examples
-    --------
     >>> weights, rankings = birkhoff([[0.5, 0.5], [0.5, 0.25], [0.0, 0.25]])
     >>> sorted((round(float(w), 2), list(map(int, r))) for w, r in zip(weights, rankings))
     [(0.25, [0, 1]), (0.25, [0, 2]), (0.5, [1, 0])]
 
-    References
-    ----------
     Helmbold, Warmuth: Learning permutations with exponential weights, JMLR 10, 2009, Algorithm 1.
     """
     x = as_marginals(marginals)

@@ -10,10 +10,10 @@ The learner depends on the marginals only, so any exact sampler will do; this on
    has the largest weight and is computed once for every x; for a policy that has converged its g is near 1, and a draw
    costs O(m).
 3. *Round.* The remainder that no simple exchange can peel (one or two per cent of draws) is decided column by column by
-   dependent rounding (Gandhi, Khuller, Parthasarathy and Srinivasan, 2006). Two bins with mass in a column shift mass
-   around a cycle of four entries: theirs in this column and in a later one. The direction is random, with odds that
-   preserve every expectation, and at least one of the four entries becomes zero. For two bins without a second column
-   in common, a walk finds a longer cycle.
+   dependent rounding (Gandhi, Khuller, Parthasarathy and Srinivasan, J. ACM 53, 2006). Two bins with mass in a column
+   shift mass around a cycle of four entries: theirs in this column and in a later one. The direction is random, with
+   odds that preserve every expectation, and at least one of the four entries becomes zero. For two bins without a
+   second column in common, a walk finds a longer cycle.
 
 Every step preserves column sums, keeps rows within their limit and is a martingale in each entry. This proves that the
 sampler is exact; the tests also run this source in rational arithmetic over all outcomes.
@@ -94,20 +94,8 @@ def make_urn(n: int, m: int) -> Urn:
 def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> Ints:
     """Draw one item for every position, all different, with P(item i at position j) = ``marginals[i, j]``.
 
-    Parameters
-    ----------
-    marginals
-        (n_items, n_positions); columns sum to 1, rows to at most 1.
-    rng
-        Source of randomness.
+    In ``marginals`` (n_items, n_positions), columns sum to 1 and rows to at most 1. Returns items (n_positions,).
 
-    Returns
-    -------
-    numpy.ndarray
-        (n_positions,) item indices in the order of positions.
-
-    Examples
-    --------
     Two items that are never shown together, and one that always is:
 
     >>> import numpy as np
@@ -118,11 +106,6 @@ def sample_ranking(marginals: ArrayLike, rng: np.random.Generator) -> Ints:
     [(0, 2), (1, 2)]
     >>> bool(450 < (draws[:, 0] == 0).sum() < 550)
     True
-
-    References
-    ----------
-    Gandhi, Khuller, Parthasarathy, Srinivasan: Dependent rounding and its applications to approximation algorithms,
-    Journal of the ACM 53(3), 2006.
     """
     given = as_marginals(marginals)
     if not isinstance(rng, np.random.Generator):

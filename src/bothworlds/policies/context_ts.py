@@ -15,11 +15,11 @@ from .base import CompiledPolicy, checked_context
 from .parts.label_effects import (
     LEAVES,
     LabelEffects,
+    draw_effects,
     draw_list,
     fill_shares,
     learn_effects,
     make_label_effects,
-    redraw,
     share_of,
 )
 
@@ -88,7 +88,7 @@ class ContextTs(CompiledPolicy):
     def refreshed(self, state: State) -> State:
         """Return the state with all effects drawn anew."""
         if state.effects.pages[0] > 0:
-            redraw(state.effects, state.labels)
+            draw_effects(state.effects, state.labels)
         return state
 
     def marginals(self, state: State, context: ArrayLike = NO_CONTEXT) -> NDArray[np.float64]:

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import Shape, decides, learns
-from ..geometry.assignment import assign
 from ..kernels import Floats, Ints, inner_kernel
 from .parts.epochs import Epochs, new_epoch
-from .parts.placement import PlacementWork, make_placement_work
+from .parts.placement import PlacementWork, make_placement_work, place_cheapest
 from .parts.random_stream import Stream, absorb, make_stream
 from .parts.settings import Restarting, number
 
@@ -124,7 +123,7 @@ def perturbed_leader(state: State, source: Any, ranking: Ints) -> None:
     for i in range(n):
         for j in range(m):
             work.cost[i, j] = state.loss[i, j] - scale / math.sqrt(-math.log(source.random()))
-    assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
+    place_cheapest(ranking, work)
 
 
 @inner_kernel

@@ -12,7 +12,7 @@ from ..geometry.regularizers import Hybrid as HybridRegularizer
 from ..geometry.regularizers import Tsallis
 from ..kernels import kernel
 from .parts.leader import Leader, State, leader_rule, weigh
-from .parts.settings import choice, number
+from .parts.settings import number
 
 
 @kernel
@@ -103,9 +103,8 @@ class Hybrid(Leader):
         \hat L_{t,ij} &= \hat L_{t-1,ij}
             + \frac{1 - \text{click}_j}{x_{t,ij}} \, [\text{item } i \text{ is shown at position } j]
 
-    The published losses are from -1 to 1, and a click is 0 or 1. The loss is either :math:`1 - \text{click}`
-    (``plain``, which does better) or stretched to :math:`1 - 2\,\text{click}` (``shifted``), which is the same as twice
-    the rate.
+    The published losses are from -1 to 1; stretching :math:`1 - \text{click}` to them would be the same as twice the
+    rate, which does worse.
 
     Requires: nothing, neither horizon nor examination nor the order of positions.
     Guarantee: :math:`O(\frac{m^2 n}{\Delta_\beta \Delta} \log T)` with steady users, :math:`O(m \sqrt{nT})` with any.
@@ -113,8 +112,6 @@ class Hybrid(Leader):
 
     Parameters
     ----------
-    losses
-        ``"plain"`` or ``"shifted"``.
     gamma
         The weight of the entropy of the complement.
     rate
@@ -133,7 +130,6 @@ class Hybrid(Leader):
     Zimmert, Luo, Wei: Beating stochastic and adversarial semi-bandits optimally and simultaneously, ICML 2019.
     """
 
-    losses: str = choice("plain", "shifted")
     gamma: float = number(1.0, 1e-9, 1e6)
     rate: float = number(1.0, 1e-6, 1e3)
 
@@ -141,5 +137,4 @@ class Hybrid(Leader):
     may_share: ClassVar[bool] = True
 
     def rule(self, shape: Shape) -> Rule:
-        # Stretching also subtracts a constant from every column of losses, which has no effect.
-        return Rule(float(self.rate) * (2.0 if self.losses == "shifted" else 1.0), HybridRegularizer(float(self.gamma)))
+        return Rule(float(self.rate), HybridRegularizer(float(self.gamma)))

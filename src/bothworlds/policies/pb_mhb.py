@@ -35,8 +35,6 @@ class State(NamedTuple):
     counts: Counts
     attraction: Floats  # (n_items,) state of the Markov chain
     examination: Floats  # (n_positions,) state of the Markov chain
-    proposed: Ints  # (1,) steps of the chain
-    accepted: Ints  # (1,) of these
     stream: Stream
     work: Work
 
@@ -77,17 +75,9 @@ class PbMhb(Forgetting):
 
     Examples
     --------
-    Published steps are rarely accepted once much is known; shorter ones are:
-
-    >>> import numpy as np
     >>> import bothworlds
-    >>> def accepted(policy, rng=np.random.default_rng(0)):
-    ...     state = policy.init(5, 3)
-    ...     for _ in range(1000):
-    ...         decision = policy.decide(state, rng)
-    ...         policy.learn(state, decision, (rng.random(3) < 0.9 / (1 + decision.ranking)).astype(float))
-    ...     return state.accepted[0] / state.proposed[0]
-    >>> bool(accepted(bothworlds.policy("pb-mhb")) < 0.3 < accepted(bothworlds.policy("pb-mhb", step=1.0)))
+    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, replications=2) for p in ("pb-mhb", "comb-ts"))
+    >>> bool(ours.final()[0] > theirs.final()[0])
     True
 
     References
@@ -112,8 +102,6 @@ class PbMhb(Forgetting):
             counts=self.counts(shape),
             attraction=np.full(n, 0.5),
             examination=np.concatenate([[1.0], np.full(m - 1, 0.5)]),
-            proposed=np.zeros(1, np.int64),
-            accepted=np.zeros(1, np.int64),
             stream=make_stream(n, m),
             work=Work(np.zeros(n), np.zeros(m), make_placement_work(n, m)),
         )
@@ -142,27 +130,22 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> None:
     record(state.counts, ranking, clicks)
     absorb(state.stream, ranking)
-    state.accepted[0] += run_sweeps(state, state.stream, state.attraction, state.examination)
-    state.proposed[0] += state.sweeps * (state.attraction.size + state.examination.size - 1)
+    run_sweeps(state, state.stream, state.attraction, state.examination)
 
 
 @inner_kernel
-def run_sweeps(state: State, source: Any, attraction: Floats, examination: Floats) -> int:
-    """Run the sweeps of one round; return the number of accepted proposals."""
+def run_sweeps(state: State, source: Any, attraction: Floats, examination: Floats) -> None:
+    """Run the sweeps of one round."""
     sigma = state.step / math.sqrt(state.counts.rounds[0] + 1.0)
-    accepted = 0
     for _ in range(state.sweeps):
         for i in range(attraction.size):
             old, new = attraction[i], step_within_unit(source, attraction[i], sigma)
             if _accepts(source, item_gain(state.counts, state.prior, i, old, new, examination), old, new, sigma):
                 attraction[i] = new
-                accepted += 1
         for j in range(1, examination.size):
             old, new = examination[j], step_within_unit(source, examination[j], sigma)
             if _accepts(source, position_gain(state.counts, state.prior, j, old, new, attraction), old, new, sigma):
                 examination[j] = new
-                accepted += 1
-    return accepted
 
 
 @inner_kernel

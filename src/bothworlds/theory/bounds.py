@@ -26,8 +26,6 @@ def stochastic_bound(attraction: ArrayLike, examination: ArrayLike, rounds: int)
     holds: in the first round all marginals are 1/n, so that this round adds at most 2m(n - 1), and for T of at
     least 2 the other rounds leave :math:`18 \, (\log 2 - \frac{1}{2}) \sum 1/\Delta_{ij}` unused, which is more.
 
-    Examples
-    --------
     The bound grows with the logarithm of the rounds: each factor of ten adds the same amount.
 
     >>> cost = [stochastic_bound([0.9, 0.5, 0.1], [1.0, 0.5], T) for T in (10**4, 10**5, 10**6)]
@@ -54,8 +52,6 @@ def adversarial_bound(n_items: int, n_positions: int, rounds: int) -> float:
     The last line of the printed proof drops all but the last term, and replaces :math:`\sum_{t \le T} 1/t` by
     :math:`\log T`, which is smaller by up to 1.
 
-    Examples
-    --------
     Four times as many rounds double the bound, approximately:
 
     >>> round(adversarial_bound(10, 5, 4 * 10**6) / adversarial_bound(10, 5, 10**6), 2)
@@ -76,8 +72,6 @@ def lower_bound(n_items: int, n_positions: int, rounds: int) -> float:
     Raises ValueError otherwise. These users do not follow the position-based model with fixed attraction and
     examination: it is a bound for adversarial users, and does not contradict the logarithm of Theorem 2.
 
-    Examples
-    --------
     The upper and the lower bound for adversarial users differ by a factor that does not depend on the rounds:
 
     >>> [round(adversarial_bound(10, 5, T) / lower_bound(10, 5, T)) for T in (10**4, 10**6, 10**8)]
@@ -98,8 +92,6 @@ def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Ge
     Averaged over u, the regret of every policy is at least :func:`lower_bound`. Raises ValueError where the bound does
     not hold. The name of this world is ``adversarial/hard-instance``.
 
-    Examples
-    --------
     The largest possible regret is only twice the lower bound:
 
     >>> import numpy as np

@@ -30,8 +30,6 @@ def table(attraction: ArrayLike, examination: ArrayLike, rounds: int) -> list[Ro
     of rounds; it is infinite if a gap is 0. The constants of other papers are :math:`4m \sqrt{nT \log n}` for
     multiplicative weights and :math:`2 \sqrt2 \, m \sqrt{nT}` for mirror descent, each tuned to the number of rounds.
 
-    Examples
-    --------
     >>> rows = table([0.9, 0.8, 0.5, 0.2], [1.0], rounds=10_000)
     >>> for row in rows:
     ...     if row.bound is not None:

@@ -41,19 +41,9 @@ def gaps(attraction: ArrayLike, examination: ArrayLike) -> NDArray[np.float64]:
     It is the least loss of a list in which an exchange of two neighbours puts i at j. It is never negative, unlike
     the difference :math:`\beta_j (\alpha_j - \alpha_i)`, which rewards a good item at a low position.
 
-    Parameters
-    ----------
-    attraction, examination
-        (n_items,) and (n_positions,) probabilities, in any order.
+    Items and positions may be in any order. If examinations are tied, the first of the tied positions counts as the
+    better one.
 
-    Returns
-    -------
-    numpy.ndarray
-        (n_items, n_positions), in the order of the arguments. If examinations are tied, the first of the tied
-        positions counts as the better one.
-
-    Examples
-    --------
     >>> gaps([0.9, 0.5, 0.1], [1.0, 0.5]).round(3)
     array([[0. , 0.2],
            [0.2, 0. ],

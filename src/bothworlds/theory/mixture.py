@@ -24,8 +24,6 @@ def ftrl_va_bound(n_items: int, n_positions: int, rounds: int) -> float:
     It is :func:`mixture_leader_bound` with :math:`w_t = 1`, of order :math:`m \sqrt{nT}` like that of FTRL-PBM but with
     a larger constant: the learning rate may be larger than that of FTRL-PBM by a factor of :math:`\sqrt{40}`.
 
-    Examples
-    --------
     >>> from bothworlds.theory import adversarial_bound
     >>> round(ftrl_va_bound(10, 5, 10**8) / adversarial_bound(10, 5, 10**8), 1)
     5.8
@@ -89,12 +87,8 @@ def all_weather_bound(n_items: int, n_positions: int, rounds: int) -> float:
 
     It is :func:`mixture_leader_bound` plus :func:`comparison_bound`, of order
     :math:`m \sqrt{nT/q} + m \sqrt{m T \log T / q}` with a large constant: 40 times the bound of FTRL-PBM for ten items
-    and five positions. It does not describe the
-    size of the regret; it says that no such users can make the policy lose a constant number of clicks in every round
-    for ever.
+    and five positions. It says that no such users can make the policy lose a constant number of clicks in every round.
 
-    Examples
-    --------
     >>> round(all_weather_bound(10, 5, 4 * 10**12) / all_weather_bound(10, 5, 10**12), 1)
     2.0
     """

@@ -38,15 +38,8 @@ def self_bounding(attraction: ArrayLike, examination: ArrayLike, marginals: Arra
     Lemma 2 is the case of one list. Both sides are linear in x, so it holds for every distribution over lists; summed
     over rounds it is Lemma 1.
 
-    Parameters
-    ----------
-    attraction, examination
-        (n_items,) and (n_positions,) probabilities, in any order.
-    marginals
-        (n_items, n_positions), of one list or a distribution over lists: columns sum to 1, rows to at most 1.
+    ``marginals`` (n_items, n_positions) are those of one list or of a distribution over lists.
 
-    Examples
-    --------
     If two neighbours are exchanged, the inequality is tight.
 
     >>> exchanged = [[0, 1], [1, 0], [0, 0]]
@@ -72,8 +65,6 @@ def self_bounding_constant(attraction: ArrayLike, examination: ArrayLike) -> flo
     The paper's Lemma 2 states that it is at least 1/2. It is infinite if no list has a gap. Raises ValueError if there
     are more than a million lists.
 
-    Examples
-    --------
     With two or more positions it is exactly 1/2, because of lists that exchange two neighbours. With one position,
     regret equals the gap.
 

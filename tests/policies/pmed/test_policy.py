@@ -152,13 +152,11 @@ def test_the_plan_distinguishes_every_alternative_at_the_least_cost():
 
 @pytest.mark.slow
 def test_a_plan_is_recomputed_only_when_the_fit_has_moved():
-    plans = {}
-    for refit in (0.0, 0.01, 0.1):
+    for refit in (0.0, 0.01, 0.1, 1e6):
         state = trained(policy("pmed", refit=refit), 5, 3, 500)
-        plans[refit] = state.planner.effort.plans[0]
         moved = state.fit.a[:, None] + state.fit.b - state.planned_a[:, None] - state.planned_b
         assert np.abs(moved).max() <= refit + 1e-12
-    assert plans[0.0] > plans[0.01] > plans[0.1] > 1
+    assert np.abs(moved).max() > 0.1
 
 
 def test_a_list_that_is_not_in_the_queue_is_only_counted():
@@ -188,8 +186,6 @@ def test_every_plan_is_solved_for_arbitrary_users(attraction, examination, prior
         if t % 20 == 0:
             assert np.isfinite(state.planner.q).all()
             assert np.isfinite(state.plan.weights).all()
-    assert state.planner.effort.plans[0] >= 1
-    assert state.planner.effort.unsolved[0] == 0
 
 
 @pytest.mark.slow

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core import Labels, Shape
-from ...geometry.assignment import assign
 from ...kernels import Floats, Ints, inner_kernel, kernel
+from .placement import PlacementWork, make_placement_work, place_cheapest
 from .random_stream import Stream, absorb, make_stream
 from .samplers import normal, shuffle
 
@@ -63,13 +63,7 @@ class EffectsWork(NamedTuple):
     labels: Floats  # (columns of item labels,)
     score: Floats  # (n,)
     examination: Floats  # (m,)
-    items: Ints  # (n,)
-    positions: Ints  # (m,)
-    cost: Floats  # (n, m)
-    price: Floats  # (n,)
-    distance: Floats  # (n,)
-    potential: Floats  # (m,)
-    links: Ints  # (3, n)
+    placement: PlacementWork
 
 
 class LabelEffects(NamedTuple):
@@ -149,13 +143,7 @@ def make_label_effects(shape: Shape, labels: Labels) -> LabelEffects:
             labels=np.zeros(int(column_ends[-3])),
             score=np.zeros(n),
             examination=np.zeros(m),
-            items=np.zeros(n, np.int64),
-            positions=np.zeros(m, np.int64),
-            cost=np.zeros((n, m)),
-            price=np.zeros(n),
-            distance=np.zeros(n),
-            potential=np.zeros(m),
-            links=np.zeros((3, n), np.int64),
+            placement=make_placement_work(n, m),
         ),
     )
 
@@ -352,27 +340,18 @@ def test_for_change(effects: LabelEffects) -> bool:
                         effects.information[r, c] = 0.0
             if everything:
                 effects.variance[k, g] = effects.start[k, g]
-    clear(effects.windows)
+    effects.windows[:] = 0.0
     effects.alarm[0] = t
     if everything:
         effects.since[0] = 0
-        for r in range(effects.seen.size):
-            effects.seen[r] = 0
+        effects.seen[:] = 0
     return True
-
-
-@inner_kernel
-def clear(values: Floats) -> None:
-    for s in range(values.shape[0]):
-        for r in range(values.shape[1]):
-            for c in range(values.shape[2]):
-                values[s, r, c] = 0.0
 
 
 # Draws and lists
 
 
-@inner_kernel
+@kernel
 def draw_effects(effects: LabelEffects, labels: Labels) -> None:
     """Draw all effects, once for each list, and keep their sums over item labellings: a list adds up few rows."""
     rows, total = effects.drawn.shape[1], 0.0
@@ -411,12 +390,6 @@ def draw_effect(effects: LabelEffects, r: int, c: int, k: int, g: int) -> float:
     width = 1.0 if k == 0 else NARROW
     v = variance_of(effects, r, c, effects.variance[k, g])
     return effects.mean[r, c] + width * normal(effects.stream) * math.sqrt(v)
-
-
-@kernel
-def redraw(effects: LabelEffects, labels: Labels) -> None:
-    """Draw again, after effects were set; called from Python."""
-    draw_effects(effects, labels)
 
 
 @inner_kernel
@@ -461,10 +434,11 @@ def lists_for(effects: LabelEffects, context: Ints) -> int:
 @inner_kernel
 def best_in_order(work: EffectsWork, ranking: Ints) -> None:
     """Put the most attractive item at the most examined position, and so on; drawn numbers have no ties."""
-    largest(work.examination, work.positions, ranking.size)
-    largest(work.score, work.items, ranking.size)
+    items, positions = work.placement.items, work.placement.positions
+    largest(work.examination, positions, ranking.size)
+    largest(work.score, items, ranking.size)
     for k in range(ranking.size):
-        ranking[work.positions[k]] = work.items[k]
+        ranking[positions[k]] = items[k]
 
 
 @inner_kernel
@@ -490,28 +464,20 @@ def best_assignment(work: EffectsWork, paired: Floats, ranking: Ints) -> None:
     for j in range(ranking.size):
         b = sigmoid(work.examination[j])
         for i in range(work.score.size):
-            work.cost[i, j] = -b * sigmoid(work.score[i] + paired[i, j])
-    assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
-
-
-@inner_kernel
-def uniform_list(effects: LabelEffects, rng: np.random.Generator, ranking: Ints) -> None:
-    """Fill in a random list, each equally likely."""
-    shuffle(rng, effects.work.items)
-    for j in range(ranking.size):
-        ranking[j] = effects.work.items[j]
+            work.placement.cost[i, j] = -b * sigmoid(work.score[i] + paired[i, j])
+    place_cheapest(ranking, work.placement)
 
 
 @inner_kernel
 def draw_list(effects: LabelEffects, rng: np.random.Generator, context: Ints, ranking: Ints) -> None:
     """Fill in one of the lists of a context, or a random list if there are none."""
-    if not has_lists(effects):
-        uniform_list(effects, rng, ranking)
-        return
-    lists = effects.work.lists[lists_for(effects, context)]
-    chosen = int(rng.random() * LISTS)
+    drawn = effects.work.placement.items
+    if has_lists(effects):
+        drawn = effects.work.lists[lists_for(effects, context), int(rng.random() * LISTS)]
+    else:
+        shuffle(rng, drawn)
     for j in range(ranking.size):
-        ranking[j] = lists[chosen, j]
+        ranking[j] = drawn[j]
 
 
 @inner_kernel
@@ -528,9 +494,7 @@ def share_of(effects: LabelEffects, context: Ints, i: int, j: int) -> float:
 @kernel
 def fill_shares(effects: LabelEffects, context: Ints, shares: Floats) -> None:
     """Fill in the share of the lists of a context with item i at position j (n, m)."""
-    for i in range(shares.shape[0]):
-        for j in range(shares.shape[1]):
-            shares[i, j] = 0.0 if has_lists(effects) else 1.0 / shares.shape[0]
+    shares[:] = 0.0 if has_lists(effects) else 1.0 / shares.shape[0]
     if has_lists(effects):
         lists = effects.work.lists[lists_for(effects, context)]
         for s in range(LISTS):

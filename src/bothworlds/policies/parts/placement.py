@@ -66,9 +66,15 @@ def place_best(scores: Floats, source: Any, ranking: Ints, work: PlacementWork) 
     for k in range(n):
         for j in range(m):
             work.cost[k, j] = -scores[work.labels[k], j]
-    assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
+    place_cheapest(ranking, work)
     for j in range(m):
         ranking[j] = work.labels[ranking[j]]
+
+
+@inner_kernel
+def place_cheapest(ranking: Ints, work: PlacementWork) -> None:
+    """Fill in the list with the smallest sum of ``work.cost[ranking[j], j]``."""
+    assign(work.cost, ranking, work.price, work.distance, work.potential, work.links)
 
 
 @inner_kernel

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels import Floats, Ints, inner_kernel, kernel
+from ...kernels import Floats, inner_kernel, kernel
 from .alternatives import Alternative, fill_cut, load_weights, make_alternative
 from .interior_point import closest_alternative
 from .linear_program import (
@@ -39,16 +39,6 @@ from .linear_program import (
 LEAST_COST = 1e-5  # relative to the largest cost
 
 
-class PlannerEffort(NamedTuple):
-    """What the planner did since the state was made."""
-
-    plans: Ints  # (1,)
-    programmes: Ints  # (1,) linear programmes solved
-    pivots: Ints  # (1,)
-    ended_by_rounding: Ints  # (1,) plans whose remaining violation was below the accuracy of the solver
-    unsolved: Ints  # (1,) plans whose linear programme could not be solved
-
-
 class Planner(NamedTuple):
     """The problem, the plan and all work arrays."""
 
@@ -56,7 +46,6 @@ class Planner(NamedTuple):
     lp: LinearProgram
     q: Floats  # (n, m) the plan
     row: Floats  # (n m,) costs, a cut or a solution
-    effort: PlannerEffort
 
 
 def make_planner(n: int, m: int, most_cuts: int) -> Planner:
@@ -64,9 +53,8 @@ def make_planner(n: int, m: int, most_cuts: int) -> Planner:
     return Planner(
         alternative=make_alternative(n, m),
         lp=make_linear_program(n * m, m + n - 1 + most_cuts),
-        q=np.zeros((n, m)),
+        q=np.ones((n, m)),
         row=np.zeros(n * m),
-        effort=PlannerEffort(*np.zeros((5, 1), np.int64)),
     )
 
 
@@ -77,7 +65,6 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
     The search for cuts starts from the previous plan.
     """
     n, m = p.q.shape
-    p.effort.plans[0] += 1
     set_up_program(p)
     # The first pass adds a cut for every alternative, violated or not: the previous plan may explore too much.
     enough, worst = math.inf, 0.0
@@ -100,13 +87,8 @@ def plan(p: Planner, tolerance: float, rounds: int) -> float:
         pivots = optimize(p.lp, 50 * (n + m) + 1000)
         if pivots == 0:
             worst = 1.0  # the violation is below the accuracy of the solver
-            p.effort.ended_by_rounding[0] += 1
+        if pivots <= 0:
             break
-        if pivots < 0:
-            p.effort.unsolved[0] += 1
-            break
-        p.effort.programmes[0] += 1
-        p.effort.pivots[0] += pivots
         read_solution(p.lp, p.row)
         for k in range(n * m):
             p.q[k // m, k % m] = p.row[k]
@@ -129,8 +111,6 @@ def set_up_program(p: Planner) -> None:
     for k in range(n * m):
         i, j = k // m, k % m
         p.row[k] = (math.exp(r.log_theta[j]) - math.exp(r.log_theta[i])) * math.exp(r.log_kappa[j])
-        if p.effort.plans[0] <= 1:
-            p.q[i, j] = 1.0
     restart(p.lp, p.row)
     for own in range(m):
         for k in range(n * m):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import xlog1py, xlogy
 
-from bothworlds.policies.parts.posterior import HAT, put_hat
+from bothworlds.policies.pbm_ts import HAT, put_hat
 from tests.cases import case
 from tests.reference.posterior import draw_many
 

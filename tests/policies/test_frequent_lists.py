@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bothworlds.kernels import kernel
-from bothworlds.policies.parts.frequent_lists import count_of, make_frequent_lists, set_count
+from bothworlds.policies.grab import count_of, make_frequent_lists, set_count
 
 
 @kernel
