@@ -68,7 +68,7 @@ def library(request):
 def test_a_result_has_a_row_for_every_replication_and_checkpoint(result, library):
     rows = records(result.to_frame(library))
     assert [tuple(row) for row in rows] == [COLUMNS] * 15
-    assert [tuple(row.values()) for row in rows] == list(result.rows())
+    assert [tuple(row.values()) for row in rows] == list(zip(*result.columns().values()))
 
 
 def test_the_scores_of_an_attack_are_columns():

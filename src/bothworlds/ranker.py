@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
@@ -57,14 +58,6 @@ FORMAT = "bothworlds ranker 1"
 DECISIONS = 1000  # to estimate the marginals of a policy that does not know them
 PAGES_AT_ONCE = 10_000  # that are read from an export and learned
 MAX_ROWS = 20  # in the repr of Learned
-DECISION_PARTS = {
-    "ranking": np.int64,
-    "propensity": np.float64,
-    "note": np.float64,
-    "absent": np.int64,
-    "learned": np.bool_,
-    "context": np.int64,
-}
 MAX_PARTS = 256  # combinations of exclusions and pins whose parts are kept,
 MAX_PART_CELLS = 1_000_000  # with at most so many pairs of item and slot in all of them
 REUSED = 0.01  # a part is used until there are so many more pages than it has learned from, as a share,
@@ -613,8 +606,11 @@ class Ranker:
                 "last_id": self._last_id,
                 "dropped": self._dropped,
                 "max_pending": self._max_pending,
+                "pending": [
+                    (id, page.n_items, *(None if part is None else part.tolist() for part in page.decision))
+                    for id, page in self._pending.items()
+                ],
             }
-            arrays |= _pending_arrays(self._pending)
             try:
                 arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
             except TypeError as error:
@@ -719,7 +715,7 @@ class Ranker:
         ranker._items_changed()
         ranker._rng.bit_generator.state = header["rng"]
         ranker._learned, ranker._last_id, ranker._dropped = (header[key] for key in ("learned", "last_id", "dropped"))
-        ranker._pending = _pending_pages(arrays)
+        ranker._pending = {id: _waiting_page(*parts) for id, *parts in header["pending"]}
         return ranker
 
 
@@ -761,25 +757,13 @@ def _logged_page(rows: Sequence[Mapping[str, Any]], index: Mapping[Any, int]) ->
     )
 
 
-def _pending_arrays(pending: Mapping[int, _Waiting]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the lists that wait for feedback as arrays: each part of all decisions, and where it ends in each."""
-    arrays = {"id": np.array(list(pending), np.int64), "n_items": np.array([page.n_items for page in pending.values()])}
-    for name, kind in DECISION_PARTS.items():
-        parts = [getattr(page.decision, name) for page in pending.values()]
-        arrays[name] = np.concatenate([np.zeros(0, kind), *(part for part in parts if part is not None)])
-        arrays[f"{name}_end"] = np.cumsum([0 if part is None else len(part) for part in parts], dtype=np.int64)
-    return {f"pending/{name}": values for name, values in arrays.items()}
-
-
-def _pending_pages(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[int, _Waiting]:
-    """Return the lists that wait for feedback: the inverse of ``_pending_arrays``."""
-    parts = (np.split(arrays[f"pending/{name}"], arrays[f"pending/{name}_end"]) for name in DECISION_PARTS)
-    return {
-        int(id): _Waiting(Decision(ranking, p, note, absent, learned if learned.size else None, context), int(n))
-        for id, n, ranking, p, note, absent, learned, context in zip(
-            arrays["pending/id"], arrays["pending/n_items"], *parts
-        )
-    }
+def _waiting_page(n_items: int, *parts: Any) -> _Waiting:
+    """Return a list that waits for feedback from what was saved of it."""
+    ranking, propensity, note, absent, learned, context = parts
+    indices, numbers = (partial(np.array, dtype=kind) for kind in (np.int64, np.float64))
+    mask = None if learned is None else np.array(learned, np.bool_)
+    decision = Decision(indices(ranking), numbers(propensity), numbers(note), indices(absent), mask, indices(context))
+    return _Waiting(decision, n_items)
 
 
 def _table(given: LabelTable | Sequence[str] | Declaration | None, field: str) -> LabelTable:
@@ -811,8 +795,6 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         format = header.get("format") if isinstance(header, dict) else header
         raise ValueError(f"{path} is not a saved ranker that this version reads ({FORMAT!r}); it is {format!r}")
-    parts = ["policy", "settings", "items", "states", "slots", "rng", "learned", "last_id", "dropped", "max_pending"]
-    parts += ["labels", "item_labels", "unknown"]
-    if not set(parts) <= header.keys() or not _pending_arrays({}).keys() <= arrays.keys():
+    if "policy" not in header:
         raise ValueError(f"{path} is not a saved ranker: parts are missing")
     return arrays, header

@@ -67,7 +67,7 @@ def test_a_printed_result_has_its_reward():
 
 def test_rows_hold_every_replication_and_checkpoint():
     result = play("uniform", EASY, 50, replications=3, checkpoints=5)
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in result.rows()]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*result.columns().values())]
     assert len(rows) == 15
     assert rows[7]["replication"] == 1
     assert rows[7]["round"] == 30

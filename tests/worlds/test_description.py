@@ -128,7 +128,7 @@ def test_a_world_of_an_unknown_class_is_described_by_its_class_and_not_built(mad
     [
         ({}, "no world can be built"),
         ({"kind": "riddle"}, "no world can be built"),
-        ({"kind": "stochastic", "attraction": [0.5, 0.4]}, "of kind 'stochastic' is incomplete: KeyError"),
+        ({"kind": "stochastic", "attraction": [0.5, 0.4]}, "of kind 'stochastic' is incomplete: .*examination"),
         ({"kind": "matrix", "click_probabilities": [[2.0], [0.5]]}, "click_probabilities must be probabilities"),
         ({"kind": "periodic", "phase": 3, "worlds": 5}, "of kind 'periodic' is incomplete"),
         ({"name": "nowhere"}, "no world named 'nowhere'"),

@@ -11,7 +11,7 @@ from ..geometry import best_ranking
 from ..worlds import BestList, ContextualWorld, World
 from ..worlds.best_list import ENUMERATED, search
 
-CACHED_ARRAYS = 1000  # arrays of probabilities whose best value is cached
+KNOWN_USERS = 1000  # whose best value is kept
 
 
 class Comparators(NamedTuple):
@@ -48,13 +48,13 @@ def _best_assignments(world: World, marks: NDArray[np.int64]) -> Comparators:
     fixed, dynamic = np.empty(len(marks)), np.empty(len(marks))
     summed = np.zeros((world.n_items, world.n_positions))
     best_so_far, done = 0.0, 0
-    # Periodic worlds return the same few read-only arrays again and again; a writeable one may have changed since.
-    cached: dict[int, tuple[NDArray[np.float64], float]] = {}
+    known: dict[int, float] = {}  # by the first round with these users
     for k, mark in enumerate(marks.tolist()):
         for end, probabilities in world.pieces(done, mark):
-            value = cached[id(probabilities)][1] if id(probabilities) in cached else _value(probabilities)
-            if not probabilities.flags.writeable and len(cached) < CACHED_ARRAYS:
-                cached[id(probabilities)] = (probabilities, value)
+            alike = world.first_round_like(done)
+            value = known[alike] if alike in known else _value(probabilities)
+            if len(known) < KNOWN_USERS:
+                known[alike] = value
             best_so_far += (end - done) * value
             summed += (end - done) * probabilities
             done = end

@@ -56,18 +56,10 @@ def draw_results(
     the others are grey. The line of the policy ``emphasised`` is thicker. The figure states what its bands are.
     ``narrow`` stacks all panels, for small screens. Returns the path. Raises ImportError without Matplotlib.
     """
-    worlds = list(dict.fromkeys(result.world for result in results))
     colours = dict(zip(_coloured_policies(results), PALETTE)) if colours is None else colours
-    across = min(columns or 3, len(worlds))
-    with drawing(path, across, -(-len(worlds) // across), narrow=narrow) as panels:
-        for panel, world in zip(panels.flat, worlds):
+    with _panels(results, path, "average reward per round", titles, columns, narrow) as panels:
+        for world, panel in panels.items():
             _draw_panel(panel, [result for result in results if result.world == world], colours, emphasised)
-            panel.set_title((titles or {}).get(world, world))
-        for panel in panels.flat[len(worlds) :]:
-            panel.set_axis_off()
-        for panel in panels[:, 0]:
-            panel.set_ylabel("average reward per round")
-        panels.flat[0].figure.supxlabel(_band_note(results, narrow), fontsize=7, color="0.35")
     return Path(path)
 
 
@@ -80,23 +72,41 @@ def draw_gap_closed(
     the best list of every context. There is one panel for every world, which must have a result of the policy
     ``rival``; otherwise as ``draw_results``. Raises ValueError without that result.
     """
-    worlds = list(dict.fromkeys(result.world for result in results))
     others = list(dict.fromkeys(result.policy for result in results if result.policy != rival))
     styles = dict(zip(others, zip(PALETTE, DASHES)))
-    across = min(3, len(worlds))
-    with drawing(path, across, -(-len(worlds) // across)) as panels:
-        for panel, world in zip(panels.flat, worlds):
+    with _panels(results, path, "share of the gap that is closed", titles) as panels:
+        for world, panel in panels.items():
             here = {result.policy: result for result in results if result.world == world}
             if rival not in here:
                 raise ValueError(f"rival must be a policy that was played in {world}; got {rival!r}")
             _draw_gap(panel, here, rival, styles)
+    return Path(path)
+
+
+@contextmanager
+def _panels(
+    results: Sequence[Result],
+    path: str | Path,
+    label: str,
+    titles: Mapping[str, str] | None,
+    columns: int | None = None,
+    narrow: bool = False,
+) -> Iterator[dict[str, Axes]]:
+    """Yield a panel for each world, of a figure that is written after the block."""
+    worlds = list(dict.fromkeys(result.world for result in results))
+    across = min(columns or 3, len(worlds))
+    with drawing(path, across, -(-len(worlds) // across), narrow=narrow) as panels:
+        own = dict(zip(worlds, panels.flat))
+        yield own
+        for world, panel in own.items():
             panel.set_title((titles or {}).get(world, world))
+            panel.set_xlim(0, next(result.rounds[-1] for result in results if result.world == world))
+            panel.xaxis.set_major_formatter(thousands)
         for panel in panels.flat[len(worlds) :]:
             panel.set_axis_off()
         for panel in panels[:, 0]:
-            panel.set_ylabel("share of the gap that is closed")
-        panels.flat[0].figure.supxlabel(_band_note(results, False), fontsize=7, color="0.35")
-    return Path(path)
+            panel.set_ylabel(label)
+        panels.flat[0].figure.supxlabel(_band_note(results, narrow), fontsize=7, color="0.35")
 
 
 def _draw_gap(panel: Axes, here: Mapping[str, Result], rival: str, styles: Mapping[str, tuple[str, Any]]) -> None:
@@ -106,15 +116,20 @@ def _draw_gap(panel: Axes, here: Mapping[str, Result], rival: str, styles: Mappi
         panel.axhline(level, color="0.6", linewidth=1)
     for name, result in here.items():
         if name != rival:
-            share = result.gap_closed(here[rival])
-            mean, (colour, dash) = share.mean(axis=0), styles[name]
-            error = share.std(axis=0, ddof=1) / np.sqrt(len(share)) if len(share) > 1 else np.zeros_like(mean)
-            panel.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
-            panel.plot(rounds, mean, color=colour, linewidth=1.4, linestyle=dash)
-            labels.append(EndLabel(float(np.clip(mean[-1], LEAST_GAP, MOST_GAP)), name, colour))
-    panel.set(xlim=(0, rounds[-1]), ylim=(LEAST_GAP, MOST_GAP), xlabel="rounds")
+            colour, dash = styles[name]
+            end = _draw_mean(panel, rounds, result.gap_closed(here[rival]), colour, dash)
+            labels.append(EndLabel(float(np.clip(end, LEAST_GAP, MOST_GAP)), name, colour))
+    panel.set(ylim=(LEAST_GAP, MOST_GAP), xlabel="rounds")
     label_ends(panel, int(rounds[-1]), labels)
-    panel.xaxis.set_major_formatter(thousands)
+
+
+def _draw_mean(panel: Axes, rounds: Any, values: Any, colour: str, dash: Any, width: float = 1.4) -> float:
+    """Draw the mean of values (replications, rounds) with a band of one standard error; return where it ends."""
+    mean = values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros_like(mean)
+    panel.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
+    panel.plot(rounds, mean, color=colour, linewidth=width, linestyle=dash)
+    return float(mean[-1])
 
 
 def thousands(value: float, _: float) -> str:
@@ -191,23 +206,17 @@ def _draw_panel(
         labels.append(EndLabel(float(curve[-1]), label, "0.45"))
     for result in results:
         average = result.average_reward()
-        mean = average.mean(axis=0)
-        error = average.std(axis=0, ddof=1) / np.sqrt(len(average)) if len(average) > 1 else np.zeros_like(mean)
         if result.policy not in colours:
-            panel.plot(result.rounds, mean, color="0.88", linewidth=0.7, zorder=0)
+            panel.plot(result.rounds, average.mean(axis=0), color="0.88", linewidth=0.7, zorder=0)
             continue
-        colour = colours[result.policy]
-        panel.fill_between(result.rounds, mean - error, mean + error, color=colour, alpha=0.25, linewidth=0)
-        width, dash = 2.4 if result.policy == emphasised else 1.4, dashes.get(result.policy, "-")
-        panel.plot(result.rounds, mean, color=colour, linewidth=width, linestyle=dash)
-        labels.append(EndLabel(float(mean[-1]), result.policy, colour))
+        colour, dash = colours[result.policy], dashes.get(result.policy, "-")
+        end = _draw_mean(panel, result.rounds, average, colour, dash, 2.4 if result.policy == emphasised else 1.4)
+        labels.append(EndLabel(end, result.policy, colour))
     label_ends(panel, int(results[0].rounds[-1]), labels)
     if any(result.no_change for result in results):
         panel.set_xlabel("rounds (too few for users to change)", color=WARNING)
     else:
         panel.set_xlabel("rounds")
-    panel.set_xlim(0, results[0].rounds[-1])
-    panel.xaxis.set_major_formatter(thousands)
 
 
 class EndLabel(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,17 +14,7 @@ from ..warnings import BothworldsWarning
 from ..worlds import World, from_description
 from .attack_scores import ATTACK_COLUMNS, AttackScores
 
-COLUMNS = (
-    "policy",
-    "world",
-    "seed",
-    "replication",
-    "round",
-    "reward",
-    "clicks",
-    "regret_fixed",
-    "regret_dynamic",
-)
+COLUMNS = ("policy", "world", "seed", "replication", "round", "reward", "clicks", "regret_fixed", "regret_dynamic")
 
 
 class UnchangedWorldWarning(BothworldsWarning):
@@ -159,22 +149,19 @@ class Result:
         """Return the seconds of processor time per round."""
         return self.seconds / (self.reward.shape[0] * int(self.rounds[-1]))
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield one row for every replication and checkpoint, in the order of ``COLUMNS``."""
-        fixed, dynamic = self.regret("fixed"), self.regret("dynamic")
-        for k in range(self.reward.shape[0]):
-            for c, t in enumerate(self.rounds.tolist()):
-                numbers = (self.reward[k, c], self.clicks[k, c], fixed[k, c], dynamic[k, c])
-                yield (self.policy, self.world, self.seed, k, t, *map(float, numbers))
-
-    def attack_rows(self) -> Iterator[tuple[float, ...]]:
-        """Yield the scores of the attack for every replication and checkpoint, NaN without one, by ATTACK_COLUMNS."""
-        for k in range(self.reward.shape[0]):
-            for c in range(self.rounds.size):
-                if self.attack is None:
-                    yield (float("nan"),) * len(ATTACK_COLUMNS)
-                else:
-                    yield tuple(float(getattr(self.attack, name)[k, c]) for name in ATTACK_COLUMNS)
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a value for every replication and checkpoint, by the names of columns."""
+        replications, marks = self.reward.shape
+        whole = {"policy": self.policy, "world": self.world, "seed": self.seed}
+        series = {"reward": self.reward, "clicks": self.clicks}
+        series |= {"regret_fixed": self.regret("fixed"), "regret_dynamic": self.regret("dynamic")}
+        series |= {} if self.attack is None else {name: getattr(self.attack, name) for name in ATTACK_COLUMNS}
+        return {
+            **{name: [value] * self.reward.size for name, value in whole.items()},
+            "replication": np.repeat(np.arange(replications), marks).tolist(),
+            "round": np.tile(self.rounds, replications).tolist(),
+            **{name: values.ravel().tolist() for name, values in series.items()},
+        }
 
     def to_frame(self, library: str | None = None) -> Any:
         """Return a data frame with one row for every replication and checkpoint.
@@ -191,11 +178,7 @@ class Result:
         >>> result.to_frame("arrow").shape
         (10, 9)
         """
-        names, rows = list(COLUMNS), list(self.rows())
-        if self.attack is not None:
-            names += ATTACK_COLUMNS
-            rows = [(*row, *scores) for row, scores in zip(rows, self.attack_rows())]
-        return to_frame({name: list(column) for name, column in zip(names, zip(*rows))}, library)
+        return to_frame(self.columns(), library)
 
     def _repr_html_(self) -> str:
         """A table of means over the replications, for notebooks."""

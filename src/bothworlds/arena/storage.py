@@ -10,7 +10,7 @@ import csv
 import json
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..extras import check_parquet
 from .attack_scores import ATTACK_COLUMNS, AttackScores
-from .result import COLUMNS, Result
+from .result import Result
 
 #: What is said of a result beside its rewards.
 PLAYED = (
@@ -42,42 +42,32 @@ def save_results(results: Sequence[Result], path: str | Path) -> Path:
     if path.suffix not in (".parquet", ".csv"):
         raise ValueError(f"results are saved as .parquet or .csv; got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    how = json.dumps(provenance(results), indent=1, default=repr)
+    how, columns = json.dumps(provenance(results), indent=1, default=repr), _columns(results)
     if path.suffix == ".csv":
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(_columns(results))
-            for row in _rows(results):
-                writer.writerow(row)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values()))
         path.with_suffix(".json").write_text(how + "\n")
     else:
-        _write_parquet(results, path, how)
+        pyarrow = _pyarrow()
+        table = pyarrow.table(columns).replace_schema_metadata({"bothworlds": how})
+        pyarrow.parquet.write_table(table, path, compression="zstd")
     times = [{"policy": result.policy, "world": result.world, "seconds": result.seconds} for result in results]
     _times_path(path).write_text(json.dumps(times, indent=1) + "\n")
     return path
 
 
-def _columns(results: Sequence[Result]) -> tuple[str, ...]:
-    """The columns of a file; those of attacks are only there if there is one."""
-    return (*COLUMNS, *ATTACK_COLUMNS) if any(result.attack is not None for result in results) else COLUMNS
-
-
-def _rows(results: Sequence[Result]) -> Iterator[tuple[Any, ...]]:
-    width = len(_columns(results))
-    for result in results:
-        for row, attack in zip(result.rows(), result.attack_rows()):
-            yield (*row, *attack)[:width]
+def _columns(results: Sequence[Result]) -> dict[str, list[Any]]:
+    """Return the columns of all results, one after the other; those of attacks are only there if there is one."""
+    every = [result.columns() for result in results]
+    names = dict.fromkeys(name for columns in every for name in columns)
+    nothing = [float("nan")]
+    return {name: [x for own in every for x in own.get(name, nothing * len(own["round"]))] for name in names}
 
 
 def _times_path(path: Path) -> Path:
     return path.with_suffix(".times.json")
-
-
-def _write_parquet(results: Sequence[Result], path: Path, how: str) -> None:
-    pyarrow = _pyarrow()
-    columns = list(zip(*_rows(results)))
-    table = pyarrow.table(dict(zip(_columns(results), columns))).replace_schema_metadata({"bothworlds": how})
-    pyarrow.parquet.write_table(table, path, compression="zstd")
 
 
 def load(path: str | Path, *, policy: str | None = None, world: str | None = None, rounds: int | None = None) -> Result:
@@ -132,8 +122,7 @@ def load_results(path: str | Path) -> list[Result]:
     complete = plays and all(play.keys() >= {*PLAYED, "replications", "checkpoints"} for play in plays)
     if not complete or sum(play["replications"] * play["checkpoints"] for play in plays) != table.num_rows:
         raise ValueError(f"{path} was not written by save_results: its rows do not match its metadata")
-    names = [name for name in (*COLUMNS, *ATTACK_COLUMNS) if name in table.column_names]
-    columns = {name: table[name].to_numpy() for name in names}
+    columns = {name: table[name].to_numpy() for name in table.column_names}
     results, start = [], 0
     for play, seconds in zip(plays, _read_times(path, plays)):
         end = start + play["replications"] * play["checkpoints"]

@@ -91,32 +91,13 @@ class LogLabels:
 class LogState:
     """What a policy has learned from the pages of a log, and counts of these pages.
 
-    Parameters
-    ----------
-    policy
-        The policy that learns, whichever policies have drawn the pages.
-    n_items, n_positions
-        The shape of pages now. A state with parts starts with the items of the first page instead.
-    labels
-        The labels that are learned; None: none are. A policy that learns no labels ignores them.
+    The policy learns all pages, whichever policies have drawn them. ``n_items`` and ``n_positions`` are the shape of
+    pages now; a state with parts starts with the items of the first page instead.
 
-    Attributes
-    ----------
-    state
-        The state of the policy; None before the first page.
-    number
-        That of the last page, learned or not.
-    pages, skipped
-        How many pages were learned, and how many were not because the state has no parts.
-    shown, clicked, loss
-        Of every item at every position (items, positions): how often it was learned from, the sum of rewards, and that
-        of (1 - reward) / propensity. An item that could not be shown is charged 1 - reward at each learned position,
-        and a new one starts at the median loss of the others.
-    visitor
-        The visitors' labels, with the values that they have had in the log; None without labels.
+    ``shown``, ``clicked`` and ``loss`` are sums for every item at every position (items, positions): how often it was
+    learned from, its rewards, and its (1 - reward) / propensity. An item that could not be shown is charged 1 - reward
+    at each learned position, and a new one starts at the median loss of the others.
 
-    Examples
-    --------
     >>> from bothworlds import policy
     >>> log = LogState(policy("comb-ucb"), 4, 1)
     >>> log.learn([LoggedPage(1, 3, [2], [0.5], [0.0], 0b1), LoggedPage(2, 4, [3], [0.25], [1.0], 0b1)])
@@ -124,28 +105,15 @@ class LogState:
     (4, [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 2.0, 0.0])
     """
 
-    __slots__ = (
-        "clicked",
-        "grows",
-        "labels",
-        "loss",
-        "number",
-        "pages",
-        "policy",
-        "shape",
-        "shown",
-        "skipped",
-        "state",
-        "visitor",
-    )
-
     def __init__(self, policy: Any, n_items: int, n_positions: int, labels: LogLabels | None = None) -> None:
         self.policy, self.shape = policy, check_shape(n_items, n_positions)
         self.labels = labels if learns_labels(policy) else None
+        # With the values that they have had in the log.
         self.visitor = None if self.labels is None else LabelTable(self.labels.visitor, "labels")
-        self.grows = has_parts(policy)  # whether states have parts
-        self.state: Any = None
-        self.number = self.pages = self.skipped = 0
+        self.grows = has_parts(policy)
+        self.state: Any = None  # before the first page
+        self.number = 0  # of the last page, learned or not
+        self.pages = self.skipped = 0  # that were learned, and that were not because the state has no parts
         self.shown, self.clicked, self.loss = np.zeros((3, 0, n_positions))
 
     @property
@@ -259,11 +227,11 @@ class LogState:
         contexts = np.array(known, np.int64).reshape(len(pages), -1)
         if self.is_compiled:
             self._check_notes(pages)
-            learn_rows(self.state, *rows, contexts)
+            learn_rows(self.state, rows, contexts)
         else:
             for page, context in zip(pages, contexts):
                 self.state = _learn_one(self.policy, self.state, page, m, context)
-        count_rows(self.shown, self.clicked, self.loss, *rows[:3], rows.absent, rows.absent_ends)
+        count_rows(self.shown, self.clicked, self.loss, rows)
         self.pages += len(pages)
 
     def _check_notes(self, pages: Sequence[LoggedPage]) -> None:
@@ -278,7 +246,7 @@ class LogState:
                     raise ValueError(f"a note of {policy_name(self.policy)} has {len(page.note)} numbers")
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Pages of one shape as arrays, with a row for each."""
 
     ranking: Ints  # (pages, m); -1 at positions that are not learned from
@@ -290,7 +258,7 @@ class _Rows(NamedTuple):
     absent_ends: Ints  # (pages + 1,)
 
 
-def _rows_of(pages: Sequence[LoggedPage], n: int, m: int) -> _Rows:
+def _rows_of(pages: Sequence[LoggedPage], n: int, m: int) -> Rows:
     """Return pages that fit the shape as arrays; raises ValueError for what is not an item or a probability."""
     ranking = np.array([page.items for page in pages], np.int64)
     propensity = np.array([page.propensity for page in pages], np.float64)
@@ -309,7 +277,7 @@ def _rows_of(pages: Sequence[LoggedPage], n: int, m: int) -> _Rows:
     absent, absent_ends = _joined([page.absent for page in pages], np.int64)
     if absent.size and not 0 <= absent.min() <= absent.max() < n:
         raise ValueError(f"absent items must be items from 0 to {n - 1}")
-    return _Rows(ranking, propensity, rewards, notes, note_ends, absent, absent_ends)
+    return Rows(ranking, propensity, rewards, notes, note_ends, absent, absent_ends)
 
 
 def _learned(mask: Any, m: int) -> Any:
@@ -340,42 +308,25 @@ def _learn_one(policy: Any, state: Any, page: LoggedPage, m: int, context: Ints)
 
 
 @kernel
-def learn_rows(
-    state: Any,
-    ranking: Ints,
-    propensity: Floats,
-    rewards: Floats,
-    notes: Floats,
-    note_ends: Ints,
-    absent: Ints,
-    absent_ends: Ints,
-    contexts: Ints,
-) -> None:
-    """Learn from pages with the kernel of a policy; the arguments are those of ``_Rows``, and the contexts of pages."""
-    for k in range(ranking.shape[0]):
-        note, away = notes[note_ends[k] : note_ends[k + 1]], absent[absent_ends[k] : absent_ends[k + 1]]
-        learn(state, ranking[k], propensity[k], rewards[k], note, away, contexts[k])
+def learn_rows(state: Any, rows: Rows, contexts: Ints) -> None:
+    """Learn from pages, each with its context, with the kernel of a policy."""
+    for k in range(rows.ranking.shape[0]):
+        note = rows.notes[rows.note_ends[k] : rows.note_ends[k + 1]]
+        absent = rows.absent[rows.absent_ends[k] : rows.absent_ends[k + 1]]
+        learn(state, rows.ranking[k], rows.propensity[k], rows.rewards[k], note, absent, contexts[k])
 
 
 @kernel
-def count_rows(
-    shown: Floats,
-    clicked: Floats,
-    loss: Floats,
-    ranking: Ints,
-    propensity: Floats,
-    rewards: Floats,
-    absent: Ints,
-    absent_ends: Ints,
-) -> None:
+def count_rows(shown: Floats, clicked: Floats, loss: Floats, rows: Rows) -> None:
     """Add pages to the counts of a log."""
+    ranking, absent, ends = rows.ranking, rows.absent, rows.absent_ends
     for k in range(ranking.shape[0]):
         for j in range(ranking.shape[1]):
             i = ranking[k, j]
             if i >= 0:
-                lost = 1.0 - rewards[k, j]
+                lost = 1.0 - rows.rewards[k, j]
                 shown[i, j] += 1.0
-                clicked[i, j] += rewards[k, j]
-                loss[i, j] += lost / propensity[k, j]
-                for a in range(absent_ends[k], absent_ends[k + 1]):
+                clicked[i, j] += rows.rewards[k, j]
+                loss[i, j] += lost / rows.propensity[k, j]
+                for a in range(ends[k], ends[k + 1]):
                     loss[absent[a], j] += lost

@@ -13,10 +13,19 @@ from numpy.typing import NDArray
 
 from ..registry import defaults_of, make, sentence_of
 from . import adversarial, attacks, contextual, dependent, drift, paper
-from .base import Matrix, World
-from .builders import build_from_numbers
+from .attacks import Attack, Attacked
+from .base import Matrix, Stochastic, World, periodic
+from .click_world import ClickWorld
+from .contextual import ContextualWorld
 from .fitted import from_file
 from .list_world import ListWorld
+
+BUILT: dict[str, Callable[..., World]] = {
+    "matrix": Matrix,
+    "stochastic": Stochastic,
+    "clicks": ClickWorld,
+    "contextual": ContextualWorld,
+}
 
 
 def names() -> list[str]:
@@ -61,12 +70,31 @@ def from_description(description: Mapping[str, Any]) -> World:
     <Periodic 'paper/periodic-items(gap=0.01, phase=500)': 10 items, 5 positions>
     """
     if "name" not in description:
-        return build_from_numbers(description, from_description)
+        return _from_numbers(description)
     name, settings = description["name"], description.get("settings", {})
     made = world(name, **settings)
     defaults = defaults_of(_registered()[name])
     made.name = _label(name, {key: value for key, value in settings.items() if value != defaults.get(key)})
     return made
+
+
+def _from_numbers(description: Mapping[str, Any]) -> World:
+    """Build the world that ``World.numbers`` describes; raises ValueError if it does not."""
+    kind = description.get("kind")
+    try:
+        match kind:
+            case "periodic":
+                return periodic([from_description(world) for world in description["worlds"]], description["phase"])
+            case "relabelled":
+                return from_description(description["world"]).relabelled(np.array(description["labels"], np.int64))
+            case "attacked":
+                attack = {**description["attack"], "companions": tuple(description["attack"]["companions"])}
+                return Attacked(from_description(description["world"]), Attack(**attack))
+            case "matrix" | "stochastic" | "clicks" | "contextual":
+                return BUILT[kind](**{key: value for key, value in description.items() if key != "kind"})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the description of a world of kind {kind!r} is incomplete: {error!r}") from error
+    raise ValueError(f"no world can be built from the description {dict(description)!r}")
 
 
 def resolve(given: str | World) -> World:
