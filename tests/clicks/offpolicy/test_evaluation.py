@@ -176,7 +176,7 @@ def test_several_columns_are_the_query_together(tmp_path):
     named = {("DE", 1): ["a", "b"], "FR,2": ["b", "a"]}
     assert evaluate(log, named).value == best.value == evaluate(log, path).value
     path.write_text("country,position,item\nDE,1,a\n")
-    with pytest.raises(ValueError, match=r"new\.csv has no column kind; the query is country,kind"):
+    with pytest.raises(ValueError, match=r"new\.csv has no column kind; it needs country,kind, position, item"):
         evaluate(log, path)
     with pytest.raises(ValueError, match="no column 'page'; it has event, country, kind"):
         read(rows, columns={"query": "country,page"})
@@ -280,7 +280,7 @@ def test_a_file_is_named_with_its_row(shop, tmp_path):
         ({"a": [0.5, 0.5, 0], "b": [0.4, 0.5, 0]}, "add up to 1"),
         ({"a": [0.5]}, "each of 3 positions"),
         ({"a": [1.0, 1.0, 0]}, "at most 1"),
-        ({"a": ["x", "y", "z"]}, "must be numbers"),
+        ({"a": ["x", "y", "z"]}, "each of 3 positions"),
         ({"a": [float("nan"), 0.0, 0.0]}, "at most 1"),
         (["a"], "must be a dictionary"),
     ],

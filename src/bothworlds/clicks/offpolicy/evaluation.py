@@ -23,7 +23,7 @@ from .importance_weighting import Weighted, weighted_estimates
 from .logged import Mask, Placements, logged_pages
 from .policy_training import from_policy, is_policy
 from .result import ALIASES, NAN, NOT_FROM_THIS_LOG, Z95, Change, Estimate, Evaluation, make_estimate
-from .targets import Target, from_marginals, from_ranking, from_rankings, read_rankings
+from .targets import Target, from_lists, from_marginals
 from .warnings import FEWEST_IMPRESSIONS, all_warnings, log_notes, wrong_propensities
 
 MOST_POSITIONS = 20  # of user browsing, which has a parameter for every pair of positions
@@ -231,21 +231,7 @@ class Evaluator:
             return from_marginals(marginals, self.logged)
         if is_policy(given):
             return from_policy(given, self.logged, self.halves, self.seed, self.draws, self.progress)
-        named = isinstance(given, Mapping) and {str(key).lower() for key in given} >= {"position", "item"}
-        if isinstance(given, Mapping) and not named:
-            return from_rankings(given, self.logged)
-        is_list = isinstance(given, (list, tuple)) and not any(isinstance(one, Mapping) for one in given)
-        if is_list or (getattr(given, "ndim", 0) == 1 and getattr(given.dtype, "names", None) is None):
-            return from_ranking(given, self.logged)
-        if (lists := read_rankings(given, self.query_columns)) is not None:
-            if list(lists) == [""] and "" not in self.logged.pages.queries:
-                return from_ranking(lists[""], self.logged)
-            return from_rankings(lists, self.logged)
-        made = f"; bothworlds.policy({given!r}) makes a policy" if isinstance(given, str) else ""
-        raise ValueError(
-            "target must be a list of items, a dictionary from query to list, a table with the columns query, position "
-            f"and item, or a policy; got {given!r}{made}"
-        )
+        return from_lists(given, self.logged, self.query_columns)
 
     def _value(self, name: str, target: Target, placed: Sequence[Placements]) -> Value:
         """The value of a target by a model."""
