@@ -87,11 +87,10 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[dict[str
     labels = np.arange(n)[None] if queries == 1 else np.array([rng.permutation(n) for _ in range(queries)])
     deck = np.arange(n)
     users = world.honest
-    fill = _fill_from_tables if users.has_table else _fill_from_lists
     for start in range(0, pages, BATCH):
         size = min(BATCH, pages - start)
         query, item, click = np.empty(size, np.int64), np.empty((size, m), np.int64), np.empty((size, m), np.uint8)
-        fill(users, start, rng, labels, deck, query, item, click)
+        _fill(users, start, rng, labels, deck, query, item, click)
         columns = {
             "event": np.repeat(np.arange(start, start + size), m),
             "query": np.repeat(query, m),
@@ -105,21 +104,10 @@ def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[dict[str
         yield columns
 
 
-def _fill_from_tables(
-    world: World, start: int, rng: np.random.Generator, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any
-) -> None:
-    """Fill a batch with pages of a world that has a table of click probabilities."""
-    begin = 0
-    for end, probabilities in world.pieces(start, start + query.size):
-        part = slice(begin, end - start)
-        _draw(rng, np.ascontiguousarray(probabilities), labels, deck, query[part], item[part], click[part])
-        begin = part.stop
-
-
-def _fill_from_lists(
+def _fill(
     world: Any, start: int, rng: np.random.Generator, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any
 ) -> None:
-    """Fill a batch with pages of a world that answers a whole list."""
+    """Fill a batch with pages."""
     begin = 0
     ranking, clicks = np.empty(world.n_positions, np.int64), np.empty(world.n_positions)
     for end in world.spans(start, start + query.size):
@@ -134,27 +122,13 @@ def _fill_from_lists(
 
 
 @kernel
-def _draw(rng: Any, p: Floats, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any) -> None:
-    """Draw pages: a query, the first m of its n items in random order, and clicks on them.
-
-    ``labels[q, i]`` is the item of the world that item i of query q is; ``deck`` holds 0, ..., n - 1 in any order.
-    """
-    n = deck.size
-    for t in range(query.size):
-        q = int(rng.random() * labels.shape[0])
-        query[t] = q + 1
-        for j in range(item.shape[1]):
-            k = j + int(rng.random() * (n - j))
-            deck[j], deck[k] = deck[k], deck[j]
-            item[t, j] = q * n + deck[j]
-            click[t, j] = rng.random() < p[labels[q, deck[j]], j]
-
-
-@kernel
 def _draw_lists(
     rng: Any, users: Any, labels: Ints, deck: Ints, query: Ints, item: Ints, click: Any, ranking: Ints, clicks: Floats
 ) -> None:
-    """Draw pages as :func:`_draw`, clicked by users who answer a whole list; ``ranking`` and ``clicks`` are work."""
+    """Draw pages: a query, the first m of its n items in random order, and clicks; ``ranking`` and ``clicks`` are work.
+
+    ``labels[q, i]`` is the item of the world that item i of query q is; ``deck`` holds 0, ..., n - 1 in any order.
+    """
     for t in range(query.size):
         query[t] = _draw_list(rng, labels, deck, item[t], ranking)
         answer(users, ranking, rng, clicks)
