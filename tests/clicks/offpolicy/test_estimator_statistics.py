@@ -28,9 +28,9 @@ def replications(world):
         rng = np.random.default_rng([2024, k])
         logging = logging_policy(4, 2, np.random.default_rng(5))
         log = as_log(*pages(rng, logging, rates, PAGES, MOODS[world]), logging.marginals)
-        for row in evaluate(log, marginals=as_marginals(TARGET)).table():
-            if row["position"] is None:
-                found.setdefault(row["estimator"], []).append((row["value"], row["standard_error"]))
+        for one in evaluate(log, marginals=as_marginals(TARGET)).estimates:
+            if one.position is None:
+                found.setdefault(one.estimator, []).append((one.value, one.standard_error))
     return {name: np.array(values).T for name, values in found.items()}
 
 

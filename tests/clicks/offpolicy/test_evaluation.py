@@ -392,8 +392,6 @@ def test_the_result_can_be_printed_saved_and_looked_into(shop):
     }  # fmt: skip
     with pytest.raises(ValueError, match="there is no estimate 'magic'"):
         found.estimate("magic")
-    with pytest.raises(ValueError, match="there is no support at position None"):
-        found.support_at()
 
 
 def test_the_same_call_gives_the_same_numbers(shop):
@@ -452,7 +450,7 @@ def test_the_logging_policy_has_the_logged_click_rate_and_full_support(logged):
     found = evaluate(as_log(ranking, clicks, logging.marginals), marginals=as_marginals(logging.marginals))
     for name in ("ips", "snips", "clipped"):
         assert found.estimate(name).value == pytest.approx(found.estimate("logged").value)
-    assert found.support_at(1).effective_impressions == pytest.approx(4000)
+    assert found.support[0].effective_impressions == pytest.approx(4000)
     assert (found.warnings, found.chosen) == ((), "dr")
 
 
@@ -473,7 +471,7 @@ def test_what_weights_do_not_support_is_no_number(logged):
     log = as_log(ranking[kept], clicks[kept], logging.marginals)
     found = evaluate(log, list("ba"), estimator="ips")
     assert np.isnan([found.value, found.estimate("snips").value, found.estimate("clipped", 2).value]).all()
-    assert found.support_at(2).unsupported == 1.0
+    assert found.support[1].unsupported == 1.0
     assert any("100.0% at position 2" in warning for warning in evaluate(log, list("ba"), estimator="dr").warnings)
     assert found.estimate("pbm").value == pytest.approx(0.4 + 0.25, abs=0.05)
 

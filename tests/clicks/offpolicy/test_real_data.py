@@ -27,7 +27,7 @@ def test_random_lists_evaluated_on_their_own_log_have_its_click_rate(campaign):
     found = evaluate(log, marginals=uniform)
     for name in ("ips", "snips", "clipped"):
         assert found.estimate(name).value == pytest.approx(found.estimate("logged").value, rel=1e-9)
-    assert found.support_at().effective_impressions > 3000
+    assert found.support[-1].effective_impressions > 3000
     assert not any("seem to be wrong" in warning for warning in found.warnings)
 
 

@@ -198,7 +198,7 @@ class Evaluator:
         bounds = self._bounds(found)
         value = values[picked.name].estimates[-1].value if picked.name else NAN
         lower, upper = (value, value) if found.shares[OPEN] <= 0.0 else bounds
-        warned = all_warnings(self, target, picked, found, values, weighted)
+        warned = tuple(all_warnings(self, target, picked, found, values, weighted))
         return Evaluation(
             target=target.label,
             chosen=picked.name,

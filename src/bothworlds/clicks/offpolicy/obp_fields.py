@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..log import Log, read
 
@@ -61,23 +60,14 @@ def from_obp(feedback: Mapping[str, Any], *, names: Sequence[str] | None = None)
         raise ValueError(
             f"bandit feedback must have the fields action and reward; {', '.join(sorted(missing))} is missing"
         )
-    action, reward = np.asarray(feedback["action"]), np.asarray(feedback["reward"])
-    if action.ndim != 1 or action.dtype.kind not in "iu" or reward.shape != action.shape:
+    action = np.asarray(feedback["action"])
+    if action.ndim != 1 or action.dtype.kind not in "iu" or np.shape(feedback["reward"]) != action.shape:
         raise ValueError("action must be a list of whole numbers, and reward must have the same length")
-    if not np.isin(reward, (0, 1)).all():
-        raise ValueError("reward must be 0 or 1, for no click or a click")
     given = feedback.get("action_names") if names is None else names
     labels = np.arange(action.max(initial=-1) + 1).astype(str) if given is None else np.asarray(given).astype(str)
     if action.size and (action.min() < 0 or action.max() >= len(labels)):
         raise ValueError(f"action must be numbers from 0 to {len(labels) - 1}, the last one with a name")
-    position = feedback.get("position")
-    places = np.zeros(action.size, np.int64) if position is None else np.asarray(position)
-    propensity = feedback.get("pscore")
-    if propensity is not None and not _are_probabilities(np.asarray(propensity)):
-        raise ValueError("pscore must be probabilities above 0")
-    columns = {"item": labels[action], "position": places, "click": reward.astype(np.int64), "propensity": propensity}
+    columns = {"item": labels[action], "click": np.asarray(feedback["reward"]), "position": feedback.get("position")}
+    columns["propensity"] = feedback.get("pscore")
+    columns["position"] = np.zeros(action.size, np.int64) if columns["position"] is None else columns["position"]
     return read({name: np.asarray(column) for name, column in columns.items() if column is not None}, "tidy")
-
-
-def _are_probabilities(values: NDArray[Any]) -> bool:
-    return values.dtype.kind in "iuf" and bool(((values > 0.0) & (values <= 1.0)).all())

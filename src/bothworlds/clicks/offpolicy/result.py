@@ -237,17 +237,6 @@ class Evaluation:
             f"positions {', '.join(map(str, self.positions))}"
         )
 
-    def support_at(self, position: int | None = None) -> Support:
-        """Return the support at a position or on the whole page; raise ValueError if there is none."""
-        for support in self.support:
-            if support.position == position:
-                return support
-        raise ValueError(f"there is no support at position {position}")
-
-    def table(self) -> list[dict[str, Any]]:
-        """Return one row for every estimate, for printing and for data frames."""
-        return [{"target": self.target, **asdict(estimate)} for estimate in self.estimates]
-
     def to_frame(self, library: str | None = None) -> Any:
         """Return a data frame with one row for every estimator and position, and for the whole page.
 
@@ -257,8 +246,8 @@ class Evaluation:
         ``library`` is "pandas", "polars" or "arrow"; by default the first of them that is installed. Raises ValueError
         for another name, and ImportError without the library.
         """
-        names = ("target", *(one.name for one in fields(Estimate)))
-        return to_frame({name: [row[name] for row in self.table()] for name in names}, library)
+        rows = [{"target": self.target, **asdict(estimate)} for estimate in self.estimates]
+        return to_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
 
     def _repr_html_(self) -> str:
         """The table of the repr, with the reason and all warnings, for notebooks."""

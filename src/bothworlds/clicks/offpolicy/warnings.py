@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,76 +61,51 @@ def all_warnings(
     found: Identified,
     values: Mapping[str, Value],
     weighted: Weighted | None,
-) -> list[str]:
-    """Return all warnings but those about open placements."""
-    warnings = [
-        *_weakly(found),
-        *_luck(given, values),
-        *_backtest(given, picked),
-        *_drift(given, picked),
-        *_dependent(given.dependence, picked),
-        *_few_queries(given),
-    ]
-    if found.shares[OPEN] > 0.0 and not found.falling:
-        warnings.append("The bounds do not use that examination falls with the position: the log contradicts it.")
-    if weighted is not None and (picked.name in ("ips", "snips", "clipped", "dr") or len(target.parts) > 1):
-        warnings += support_warnings(weighted.support)
-    return warnings
-
-
-def _weakly(found: Identified) -> list[str]:
-    if found.shares[WEAKLY] <= 0.0:
-        return []
-    return [
-        f"{max(found.shares[WEAKLY], 0.001):.1%} of the placements are weakly determined, by fewer than 30 pages: swap "
-        "their positions on more pages."
-    ]
-
-
-def _luck(given: Evaluator, values: Mapping[str, Value]) -> list[str]:
+) -> Iterator[str]:
+    """Yield all warnings but those about open placements."""
+    if found.shares[WEAKLY] > 0.0:
+        yield (
+            f"{max(found.shares[WEAKLY], 0.001):.1%} of the placements are weakly determined, by fewer than 30 pages: "
+            "swap their positions on more pages."
+        )
     plain, shrunken = (values[name].estimates[-1] for name in ("pbm", "shrunken"))
-    if not plain.value - shrunken.value > LUCK * plain.standard_error / given.factor("pbm"):
-        return []
-    return [
-        "This ranking may have been chosen by the luck of this log: with attraction shrunken towards the mean it "
-        f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. The interval of the change holds both; evaluate on "
-        "pages that are later than those the ranking was made from (--since)."
-    ]
-
-
-def _backtest(given: Evaluator, picked: Choice) -> list[str]:
+    if plain.value - shrunken.value > LUCK * plain.standard_error / given.factor("pbm"):
+        yield (
+            "This ranking may have been chosen by the luck of this log: with attraction shrunken towards the mean it "
+            f"earns {shrunken.value:.4g} instead of {plain.value:.4g}. The interval of the change holds both; evaluate "
+            "on pages that are later than those the ranking was made from (--since)."
+        )
     tested = given.backtest.of(picked.name)
-    if tested is None:
-        return []
-    warnings = []
-    if tested.slope + 2.0 * tested.slope_error < FLAT:
-        warnings.append(
+    if tested is not None and tested.slope + 2.0 * tested.slope_error < FLAT:
+        yield (
             f"Held-out lists changed clicks only {tested.slope:.2f} times as much as predicted: the interval of the "
             "change reaches down to that. Users may change from list to list, or the model may be wrong; try the "
             "ranking on 1% of traffic."
         )
-    if tested.phi > UNEXPLAINED:
-        warnings.append(
+    if tested is not None and tested.phi > UNEXPLAINED:
+        yield (
             f"Errors on held-out lists were {tested.phi**0.5:.1f} times what chance explains: intervals are widened by "
             "that, but a bias would remain."
         )
-    return warnings
+    if given.levels >= FAR and picked.name != "pbm+level":
+        yield (
+            "Click rates of the whole log changed over time, by more than chance: a ranking that was shown later is "
+            "mistaken for a better or a worse one unless levels are estimated (--estimator pbm+level). Show two lists "
+            "at the same time."
+        )
+    if given.dependence is not None and given.dependence.fires:
+        yield _dependent(given.dependence, picked)
+    size = int((given.logged.of_query > 0.0).sum())
+    if given.logged.cluster == "query" and size < FEWEST_QUERIES:
+        yield f"The interval is over queries, and there are only {size}: at least {FEWEST_QUERIES} are needed."
+    if found.shares[OPEN] > 0.0 and not found.falling:
+        yield "The bounds do not use that examination falls with the position: the log contradicts it."
+    if weighted is not None and (picked.name in weighted.estimates or len(target.parts) > 1):
+        yield from support_warnings(weighted.support)
 
 
-def _drift(given: Evaluator, picked: Choice) -> list[str]:
-    if given.levels < FAR or picked.name == "pbm+level":
-        return []
-    return [
-        "Click rates of the whole log changed over time, by more than chance: a ranking that was shown later is "
-        "mistaken for a better or a worse one unless levels are estimated (--estimator pbm+level). Show two lists at "
-        "the same time."
-    ]
-
-
-def _dependent(found: Dependence | None, picked: Choice) -> list[str]:
-    """A warning if clicks at the same item and position depend on the items above by more than chance."""
-    if found is None or not found.fires:
-        return []
+def _dependent(found: Dependence, picked: Choice) -> str:
+    """Clicks at the same item and position depend on the items above by more than chance."""
     per_tenth = 0.1 * found.slope / found.rate
     low, high = sorted(abs(per_tenth + side * 0.196 * found.error / found.rate) for side in (-1.0, 1.0))
     other = (
@@ -139,50 +114,39 @@ def _dependent(found: Dependence | None, picked: Choice) -> list[str]:
         else "All estimates but user browsing assume that a click depends on its own item and position only, and may "
         "be biased by an amount that their intervals do not include."
     )
-    return [
+    return (
         f"Clicks of this log depend on the rest of the page: at the same position, an item is clicked "
         f"{'more' if found.slope > 0.0 else 'less'} often below items that are clicked more, by {abs(per_tenth):.1%} "
         f"for every 0.1 clicks expected {found.of} (95% interval {low:.1%} to {high:.1%}). {other}"
-    ]
+    )
 
 
-def _few_queries(given: Evaluator) -> list[str]:
-    size = int((given.logged.of_query > 0.0).sum())
-    if given.logged.cluster != "query" or size >= FEWEST_QUERIES:
-        return []
-    return [f"The interval is over queries, and there are only {size}: at least {FEWEST_QUERIES} are needed."]
-
-
-def support_warnings(support: Sequence[Support]) -> list[str]:
-    """Return warnings about weights: missing support, few effective impressions, wrong propensities, clipping."""
+def support_warnings(support: Sequence[Support]) -> Iterator[str]:
+    """Yield warnings about weights: missing support, few effective impressions, wrong propensities."""
     *positions, whole = support
-    warnings = []
-    missing = [(s.position, s.unsupported) for s in positions if s.unsupported > 0.0]
-    if missing:
-        listed = ", ".join(f"{share:.1%} at position {position}" for position, share in missing)
-        warnings.append(f"The log never shows part of what the target would show with a propensity: {listed}.")
-    thin = [s for s in positions if s.effective_impressions < FEWEST_IMPRESSIONS]
-    if thin:
-        listed = ", ".join(f"{s.effective_impressions:.0f} at position {s.position}" for s in thin)
-        warnings.append(
-            f"Too few impressions support the target for reliable weighted estimates: effectively {listed}; at least "
-            f"{FEWEST_IMPRESSIONS} are needed."
+
+    def listed(some: Sequence[Support], text: str) -> str:
+        return ", ".join(f"{text.format(s)} at position {s.position}" for s in some)
+
+    if missing := [s for s in positions if s.unsupported > 0.0]:
+        shares = listed(missing, "{0.unsupported:.1%}")
+        yield f"The log never shows part of what the target would show with a propensity: {shares}."
+    if thin := [s for s in positions if s.effective_impressions < FEWEST_IMPRESSIONS]:
+        yield (
+            "Too few impressions support the target for reliable weighted estimates: effectively "
+            f"{listed(thin, '{0.effective_impressions:.0f}')}; at least {FEWEST_IMPRESSIONS} are needed."
         )
     if whole.effective_clicks < FEWEST_CLICKS:
-        warnings.append(
+        yield (
             "Too few clicks support the target for reliable weighted estimates and intervals: effectively "
             f"{whole.effective_clicks:.1f}; at least {FEWEST_CLICKS} are needed."
         )
-    off = [s for s in positions if wrong_propensities(s)]
-    if off:
-        listed = ", ".join(
-            f"{s.mean_weight:.3g} (standard error {s.mean_weight_error:.2g}) at position {s.position}" for s in off
-        )
-        warnings.append(
+    if off := [s for s in positions if wrong_propensities(s)]:
+        yield (
             "The propensities of the log seem to be wrong: the mean weight should be 1 minus the unsupported share, "
-            f"and is {listed}. A filter that keeps only some items also causes this."
+            f"and is {listed(off, '{0.mean_weight:.3g} (standard error {0.mean_weight_error:.2g})')}. A filter that "
+            "keeps only some items also causes this."
         )
-    return warnings
 
 
 def wrong_propensities(support: Support) -> bool:
