@@ -84,7 +84,7 @@ def law_of_clicks(ranking, probabilities=CLICKS):
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    for kernel in (predicted_losses.add_losses, predicted_losses.predicted_loss):
+    for kernel in (predicted_losses.add_losses, predicted_losses.capped, predicted_losses.predicted_loss):
         monkeypatch.setattr(predicted_losses, kernel.__name__, getattr(kernel, "py_func", kernel))
 
 
@@ -103,7 +103,7 @@ def expected_loss(add, w=Fraction(1, 4)):
             loss, spread = exact_array(np.zeros((3, 2))), exact_array([7])
             propensity = exact_array([p[i, j] for j, i in enumerate(ranking)])
             given = ranking, propensity, exact_array(clicks), NONE_ABSENT
-            add(loss, spread, counts, exact_array(x), exact_array(p), Exact(w), *given)
+            add(loss, spread, counts, exact_array(x), exact_array((p - w * x) / (1 - w)), Exact(w), Exact(w), *given)
             mean += chance * likely * np.array([[entry.value for entry in row] for row in loss])
             grown.append(spread[0] - 7)
     return mean, min(grown)
@@ -116,8 +116,8 @@ def test_the_expected_estimate_is_the_loss_in_rational_arithmetic(interpreted):
 
 
 def test_a_prediction_for_shown_pairs_only_is_biased(interpreted):
-    def biased(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent):
-        predicted_losses.add_losses(loss, spread, counts, x, p, w, ranking, propensity, clicks, absent)
+    def biased(loss, spread, counts, x, s, w, w_drawn, ranking, propensity, clicks, absent):
+        predicted_losses.add_losses(loss, spread, counts, x, s, w, w_drawn, ranking, propensity, clicks, absent)
         for i in range(3):
             for j in range(2):
                 if ranking[j] != i:

@@ -96,7 +96,6 @@ class State(NamedTuple):
     comparison: Comparison
     not_product: Ints  # (1,) 1 while clicks are not of product form, else 0
     weight: Floats  # (1,) w: the share of the leader
-    marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,6 @@ class AllWeather(CompiledPolicy):
             comparison=new_comparison(self.grace),
             not_product=not_product,
             weight=np.ones(1),
-            marginals=np.full((n, m), 1.0 / n),
         )
         reset(Tsallis(), 1.0, state.leading)
         return state
@@ -285,8 +283,6 @@ class AllWeather(CompiledPolicy):
 
     def marginals(self, state: Any, context: ArrayLike = NO_CONTEXT) -> NDArray[np.float64]:
         """Return p, the probability of each item at each position in the next decision (n_items, n_positions)."""
-        if isinstance(state, State):
-            return state.marginals
         w = state.weight[0]
         return np.asarray(w * state.leading.marginals + (1.0 - w) * self._sampled(state, context))
 
@@ -301,23 +297,24 @@ class AllWeather(CompiledPolicy):
 
 @decides(State)
 def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Floats) -> None:
-    if rng.random() < state.weight[0]:
-        draw(state.leading.marginals, rng, state.leading.urn, ranking)
+    x, s, w = state.leading.marginals, state.sampler.marginals, state.weight[0]
+    if rng.random() < w:
+        draw(x, rng, state.leading.urn, ranking)
     else:
         lists = state.sampler.lists
         k = int(rng.random() * lists.shape[0])
         for j in range(ranking.size):
             ranking[j] = lists[k, j]
     for j in range(ranking.size):
-        propensity[j] = state.marginals[ranking[j], j]
+        propensity[j] = w * x[ranking[j], j] + (1.0 - w) * s[ranking[j], j]
 
 
 @learns(State)
 def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints) -> None:
-    counts, x, p, w = state.counts, state.leading.marginals, state.marginals, state.weight[0]
+    counts, x, s, w = state.counts, state.leading.marginals, state.sampler.marginals, state.weight[0]
     w_drawn = note[0] if note.size > 0 else w
-    add_losses(state.loss, state.spread, counts, x, p, w_drawn, ranking, propensity, clicks, absent)
-    compare(state, state.sampler.marginals, ranking, propensity, clicks, note, absent)
+    add_losses(state.loss, state.spread, counts, x, s, w, w_drawn, ranking, propensity, clicks, absent)
+    compare(state, s, ranking, propensity, clicks, note, absent)
     record(counts, ranking, clicks)
     forget_before_change(state, ranking, clicks)
     set_share(state)
@@ -468,20 +465,10 @@ def continue_chain(state: State, sweeps: int) -> None:
 
 
 @inner_kernel
-def follow(state: State) -> None:
-    """Compute the leader x of the losses, and p, for the next round."""
+def follow(state: Any) -> None:
+    """Compute the leader x of the losses for the next round."""
     lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
     ready(state.leading)
-    mix(state)
-
-
-@inner_kernel
-def mix(state: State) -> None:
-    n, m = state.shape
-    w, x, s, p = state.weight[0], state.leading.marginals, state.sampler.marginals, state.marginals
-    for i in range(n):
-        for j in range(m):
-            p[i, j] = w * x[i, j] + (1.0 - w) * s[i, j]
 
 
 @kernel

@@ -20,7 +20,7 @@ from .parts.predicted_losses import add_losses
 
 def observe(rule: Any, state: State, ranking: Ints, propensity: Floats, clicks: Floats, absent: Ints) -> None:
     x = state.leading.marginals
-    add_losses(state.loss, rule.spread, rule.counts, x, x, 1.0, ranking, propensity, clicks, absent)
+    add_losses(state.loss, rule.spread, rule.counts, x, x, 1.0, 1.0, ranking, propensity, clicks, absent)
     record(rule.counts, ranking, clicks)
 
 

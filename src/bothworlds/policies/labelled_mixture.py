@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..core import Labels, Shape, decides, learns
-from ..geometry.leader_state import Leading, lead, make_leading, ready, reset
+from ..geometry.leader_state import Leading, make_leading, reset
 from ..geometry.regularizers import Tsallis
 from ..geometry.sampling import draw
 from ..kernels import Floats, Ints, inner_kernel, kernel
-from .all_weather import LONGER_SLEEP, RECENT, Comparison, Settings, begin_comparison, compare, new_comparison, weigh
+from .all_weather import (
+    LONGER_SLEEP,
+    RECENT,
+    Comparison,
+    Settings,
+    begin_comparison,
+    compare,
+    follow,
+    new_comparison,
+    weigh,
+)
 from .parts.counts import Counts, forget, make_counts, record
 from .parts.label_effects import (
     LabelEffects,
@@ -32,13 +42,6 @@ if TYPE_CHECKING:
     from .all_weather import AllWeather
 
 
-class Work(NamedTuple):
-    """Marginals for the context of a page."""
-
-    sampled: Floats  # (n_items, n_positions) s
-    marginals: Floats  # (n_items, n_positions) p = w x + (1 - w) s
-
-
 class State(NamedTuple):
     shape: Shape
     labels: Labels
@@ -50,7 +53,7 @@ class State(NamedTuple):
     leading: Leading  # the leader, and its marginals x
     comparison: Comparison
     weight: Floats  # (1,) w: the share of the leader
-    work: Work
+    work: Floats  # (n_items, n_positions) s for the context of a page
 
 
 def start(policy: AllWeather, shape: Shape, labels: Labels) -> State:
@@ -67,7 +70,7 @@ def start(policy: AllWeather, shape: Shape, labels: Labels) -> State:
         leading=make_leading(n, m, policy.tolerance),
         comparison=new_comparison(policy.grace),
         weight=np.ones(1),
-        work=Work(np.zeros((n, m)), np.zeros((n, m))),
+        work=np.zeros((n, m)),
     )
     reset(Tsallis(), 1.0, state.leading)
     return state
@@ -90,14 +93,11 @@ def decide(state: State, rng: np.random.Generator, ranking: Ints, propensity: Fl
 def learn(
     state: State, ranking: Ints, propensity: Floats, clicks: Floats, note: Floats, absent: Ints, context: Ints
 ) -> None:
-    counts, x, w, work = state.counts, state.leading.marginals, state.weight[0], state.work
-    fill_shares(state.effects, context, work.sampled)
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            work.marginals[i, j] = w * x[i, j] + (1.0 - w) * work.sampled[i, j]
+    counts, x, s, w = state.counts, state.leading.marginals, state.work, state.weight[0]
+    fill_shares(state.effects, context, s)
     w_drawn = note[0] if note.size > 0 else w
-    add_losses(state.loss, state.spread, counts, x, work.marginals, w_drawn, ranking, propensity, clicks, absent)
-    compare(state, work.sampled, ranking, propensity, clicks, note, absent)
+    add_losses(state.loss, state.spread, counts, x, s, w, w_drawn, ranking, propensity, clicks, absent)
+    compare(state, s, ranking, propensity, clicks, note, absent)
     record(counts, ranking, clicks)
     if learn_effects(state.effects, state.labels, context, ranking, clicks):
         forget(counts)
@@ -126,13 +126,6 @@ def set_share(state: State) -> None:
 def least_share(state: State) -> float:
     """Return the least share of the leader."""
     return max(1.0, EARLY / math.sqrt(state.counts.learned[0])) * state.settings.share
-
-
-@inner_kernel
-def follow(state: State) -> None:
-    """Compute the leader of the losses for the next round."""
-    lead(Tsallis(), state.loss, 1.0 / math.sqrt(state.spread[0]), state.leading)
-    ready(state.leading)
 
 
 @kernel

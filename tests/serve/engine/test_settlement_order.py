@@ -74,7 +74,7 @@ def play_visits(traffic: Traffic, visits: Visits, order: Callable[..., bool] = a
     confirmed, by_deadline = np.zeros((2, (traffic.end + 2 * DEADLINE) // STEP))  # by step in which they were created
     early = False
     for step, now in enumerate(range(0, traffic.end + DEADLINE + 2 * STEP, STEP)):
-        x = (1.0 - FLOOR) * log.state.marginals + FLOOR / N
+        x = (1.0 - FLOOR) * log.policy.marginals(log.state) + FLOOR / N
         prepare(x, urn)
         rankings = np.empty((rng.poisson(traffic.expected(now)), M), np.int64)
         for ranking in rankings:

@@ -23,8 +23,9 @@ def add_losses(
     spread: Floats,
     counts: Counts,
     x: Floats,
-    p: Floats,
+    s: Floats,
     w: float,
+    w_drawn: float,
     ranking: Ints,
     propensity: Floats,
     clicks: Floats,
@@ -32,26 +33,31 @@ def add_losses(
 ) -> None:
     """Add the estimated losses of one round to ``loss``, and its errors to ``spread``; ``absent`` as in ``observe``.
 
-    ``x`` (n, m) are the marginals of the leader, and ``p`` (n, m) those of the next decision, with p >= w x.
+    The next decision has the marginals p = w x + (1 - w) s (n, m), where x are those of the leader. When the page was
+    drawn, the leader had the share ``w_drawn``.
     """
     n, m = x.shape
     limit = math.sqrt(spread[0]) / CAP
     for j in range(m):
         i = ranking[j]
         if i >= 0:
-            b = min(predicted_loss(counts, i, j), limit * p[i, j] / math.sqrt(x[i, j]))
-            loss[i, j] += (1.0 - clicks[j] - b) / propensity[j]
+            loss[i, j] += (1.0 - clicks[j] - capped(counts, x, s, w, limit, i, j)) / propensity[j]
             for k in absent:
-                b = min(predicted_loss(counts, k, j), limit * p[k, j] / math.sqrt(x[k, j]))
-                loss[k, j] += 1.0 - clicks[j] - b
+                loss[k, j] += 1.0 - clicks[j] - capped(counts, x, s, w, limit, k, j)
     for i in range(n):
         for j in range(m):
-            b = min(predicted_loss(counts, i, j), limit * p[i, j] / math.sqrt(x[i, j]))
-            loss[i, j] += b if ranking[j] >= 0 else 0.0
+            loss[i, j] += capped(counts, x, s, w, limit, i, j) if ranking[j] >= 0 else 0.0
     errors, learned = 0.0, 0
     for j in range(m):
         if ranking[j] >= 0:
             error = 1.0 - clicks[j] - predicted_loss(counts, ranking[j], j)
             errors += error * error
             learned += 1
-    spread[0] += max(LEAST_ERROR, 4.0 / learned * errors) / w
+    spread[0] += max(LEAST_ERROR, 4.0 / learned * errors) / w_drawn
+
+
+@inner_kernel
+def capped(counts: Counts, x: Floats, s: Floats, w: float, limit: float, i: int, j: int) -> float:
+    """Return b', the predicted loss that is used."""
+    p = w * x[i, j] + (1.0 - w) * s[i, j]
+    return min(predicted_loss(counts, i, j), limit * p / math.sqrt(x[i, j]))
