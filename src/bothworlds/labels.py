@@ -168,15 +168,8 @@ class LabelTable:
             if name not in self._values:
                 raise LabelError(self._undeclared(field, name), (str(name),))
             texts[name] = self._text(name, value, field)
-        row, unknown = [], []
-        for name, index in self._index.items():
-            text = texts.get(name, UNKNOWN)
-            if text not in index and grow and name in self._open and len(index) <= MAX_VALUES:
-                self._add(name, text)
-            if text not in index:
-                unknown.append(name)
-            row.append(index.get(text, 0))
-        return Row(tuple(row), tuple(unknown))
+        numbers = self.numbers(texts, grow=grow)
+        return Row(numbers, tuple(name for name in self._index if texts.get(name, UNKNOWN) not in self._index[name]))
 
     def numbers(self, texts: Mapping[str, str], *, grow: bool = True) -> tuple[int, ...]:
         """Return the numbers of values that are given as ``texts`` returns them; other labels are left out.

@@ -36,7 +36,7 @@ from .policies import resolve as resolve_policy
 from .policies.constraints import checked_constraints
 from .policies.effects import Effects, effects_of, pairs_of
 from .policies.logged_pages import LoggedPage, LogLabels, LogState
-from .policies.marginals import counted_marginals, known_marginals
+from .policies.marginals import frequencies, known_marginals
 from .policies.pages import (
     Page,
     Part,
@@ -521,8 +521,9 @@ class Ranker:
             x = known_marginals(policy, state, row)
             exact = x is not None
             if x is None:
-                shape = (len(self._rows), self.slots)
-                x = counted_marginals(policy, state, shape, DECISIONS, np.random.default_rng(0))
+                rng = np.random.default_rng(0)
+                drawn = (policy.decide(state, rng).ranking for _ in range(DECISIONS))
+                x = frequencies(drawn, (len(self._rows), self.slots))
             table = np.zeros((len(self._names), self.slots))
             table[self._rows] = x
             kept = [i for i, state in enumerate(self._states) if state != "removed"]

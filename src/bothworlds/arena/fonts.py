@@ -43,15 +43,12 @@ def supply_glyphs(figure: Figure, *, keeps_text: bool) -> None:
         codes = {ord(character): _code(character) for character in missing}
         for text in texts:
             text.set_text(text.get_text().translate(codes))
-        warnings.warn(_sentence(sorted(missing)), FigureWarning, stacklevel=2)
-
-
-def _sentence(characters: list[str]) -> str:
-    what = "1 character is" if len(characters) == 1 else f"{len(characters)} characters are"
-    return (
-        f"{what} in no installed font, and the figure has codes such as {_code(characters[0])} instead; install a font "
-        "that has them, or draw an .svg, which keeps the names"
-    )
+        what = "1 character is" if len(missing) == 1 else f"{len(missing)} characters are"
+        sentence = (
+            f"{what} in no installed font, and the figure has codes such as {_code(min(missing))} instead; install a "
+            "font that has them, or draw an .svg, which keeps the names"
+        )
+        warnings.warn(sentence, FigureWarning, stacklevel=2)
 
 
 def _code(character: str) -> str:

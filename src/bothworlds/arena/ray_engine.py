@@ -8,11 +8,8 @@ processor (compiled code may round differently on another kind).
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from ..extras import import_extra, ray_connection
@@ -20,11 +17,6 @@ from ..kernels import SOURCES_DIGEST
 from .game import Game
 from .loop import Score, replicate
 from .parallel import Cell, ReportRounds
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 RETRIES = 10  # of a cell whose node or process was lost
 QUEUED = 2  # cells per core that wait on the cluster, so that a core that becomes free has work at once
@@ -87,23 +79,4 @@ def _play_cell(game: Game, replication: int, sources: str) -> Score:
     """One task. Raises RuntimeError on a node with other sources than those of the process that started it."""
     if sources != SOURCES_DIGEST:
         raise RuntimeError(f"node {os.uname().nodename} has another version of bothworlds; install the same on all")
-    with _compiling(game):
-        game.compile()
     return replicate(game, replication, lambda rounds: None)
-
-
-_compiled: set[type] = set()
-
-
-@contextmanager
-def _compiling(game: Game) -> Iterator[None]:
-    """Hold a lock of this node and policy: its first process compiles, the others then read the kernel cache."""
-    policy = type(game.policy)
-    if policy in _compiled or fcntl is None:
-        yield
-        return
-    name = f"bothworlds-{os.getuid()}-{policy.__module__}.{policy.__qualname__}.lock"
-    with (Path(tempfile.gettempdir()) / name).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    _compiled.add(policy)

@@ -12,7 +12,7 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,7 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
         "versions": {
             "bothworlds": __version__,
             "python": platform.python_version(),
-            **{name: _version(name) for name in _PACKAGES},
+            **{name: version(name) for name in ("numpy", "numba", "scipy")},
         },
         "plays": [
             {name: getattr(result, name) for name in PLAYED}
@@ -188,16 +188,6 @@ def provenance(results: Sequence[Result]) -> dict[str, Any]:
             for result in results
         ],
     }
-
-
-_PACKAGES = ("numpy", "numba", "scipy")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 @cache

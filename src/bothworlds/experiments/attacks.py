@@ -48,11 +48,9 @@ class Attacks(Question):
     of_paper = False
 
     def played(self, size: Size) -> str:
-        """Return how much is played, in words."""
         return f"{size.rounds:,} rounds, {size.replications} replications"
 
     def games(self, size: Size) -> list[Game]:
-        """Return every policy in both worlds."""
         return [
             game(name, world, size.rounds, size.replications)
             for world in attacked_worlds(size).values()
@@ -60,7 +58,6 @@ class Attacks(Question):
         ]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw how often the item is first, over time."""
         titles = ("the worst item, promoted in the first 2%", "the best item, hidden in the first 2%")
 
         def draw(panels: Any) -> None:
@@ -77,7 +74,6 @@ class Attacks(Question):
         return draw_figure(folder, Figure(self.name, self.title, caption), 2, draw)
 
     def claims(self, size: Size) -> Sequence[Claim]:
-        """Return who keeps the worst item first, and who recovers."""
         return CLAIMS
 
 

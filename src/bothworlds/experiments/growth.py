@@ -43,13 +43,11 @@ class Growth(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        """Return FTRL-PBM in steady and hostile worlds, three policies on the hard instance, and the longest games."""
         long = [game(NAME, _world(name, size), size.long_rounds, size.replications) for name in STEADY + HOSTILE]
         hard = [game(name, _hard_instance(size), size.rounds, size.replications) for name in ON_HARD_INSTANCE]
         return [*long, *hard, *longest_games(size)]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw regret on logarithmic axes with the bounds, the hard instance, and regret against the logarithm."""
         long = _long(results, size)
 
         def draw(panels: Any) -> None:
@@ -69,7 +67,6 @@ class Growth(Question):
         return growth + draw_logarithm(results, size, folder)
 
     def claims(self, size: Size) -> Sequence[Claim]:
-        """Return the claims about exponents of T, both bounds, and the logarithm."""
         claim = partial(Claim, figure="growth")
         return (
             claim(

@@ -124,13 +124,11 @@ class LeaderError(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        """Return the exact leader and Frank-Wolfe with every number of steps, in one world."""
         world = named_world(WORLD)
         players = [policy(EXACT), *(FrankWolfeLeader(k) for k in STEPS)]
         return [game(player, world, size.short_rounds, size.few_replications) for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw the regret of every leader."""
         curves = {"exact": _result(results, policy(EXACT), size)}
         curves |= {leader.label: _result(results, leader, size) for leader in map(FrankWolfeLeader, STEPS)}
 
@@ -147,7 +145,6 @@ class LeaderError(Question):
         return draw_figure(folder, Figure("leader-error", self.title, caption), 1, draw_regret)
 
     def claims(self, size: Size) -> Sequence[Claim]:
-        """Return for every number of steps that regret is about that of the exact leader."""
         return [
             Claim(
                 statement=f"Frank-Wolfe with K = {k} is as good as the exact leader.",

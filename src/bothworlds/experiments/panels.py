@@ -199,7 +199,6 @@ class Panels(Question):
     emphasised: str | None = None  # the policy whose curve is thicker
 
     def games(self, size: Size) -> list[Game]:
-        """Return every policy in every panel, with as many replications as it needs."""
         named = dict.fromkeys([*self.players(size), *self.others])
         players = [policy(player) if isinstance(player, str) else player for player in named]
         return [
@@ -209,7 +208,6 @@ class Panels(Question):
         ]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw average rewards, one panel for every world."""
         worlds = {key: panel_world(key, size) for key in self.keys.split()}
         titles = {world.name: panel_title(key, size, self.label) for key, world in worlds.items()}
         players = self.players(size)
@@ -221,5 +219,4 @@ class Panels(Question):
         return [Figure(self.name, self.title, self.caption(size))]
 
     def claims(self, size: Size) -> Sequence[Claim]:
-        """Return what is said about the panels."""
         return self.claimed(size)

@@ -41,16 +41,13 @@ class ServiceCost(Question):
     of_paper = False
 
     def played(self, size: Size) -> str:
-        """Return how much is played, in words."""
         return f"{size.rounds:,} rounds and {size.many_replications} replications of every policy, phases of {PHASE:,}"
 
     def games(self, size: Size) -> list[Game]:
-        """Return both policies, with prompt and with late clicks, in every world."""
         players = [p for name in POLICIES for p in (policy(name), *(_both(name, delay)[1] for delay in DELAYS))]
         return [game(player, world, size.rounds, size.many_replications) for world in _worlds() for player in players]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw what every delay costs each policy per round."""
         results = results.of_length(size.rounds)
 
         def draw(panels: Any) -> None:
@@ -71,7 +68,6 @@ class ServiceCost(Question):
         return draw_figure(folder, Figure(self.name, self.title, caption), len(WORLDS), draw)
 
     def claims(self, size: Size) -> Sequence[Claim]:
-        """Return that clicks which are 100 rounds late cost little."""
         leader, default = POLICIES
         claim = partial(Claim, source="ours", figure=self.name)
         lost = partial(

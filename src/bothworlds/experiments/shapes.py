@@ -37,13 +37,10 @@ class Shapes(Question):
     )
 
     def games(self, size: Size) -> list[Game]:
-        """Return FTRL-PBM in a world of every shape."""
         shapes = dict.fromkeys(ITEMS + POSITIONS)
         return [game(NAME, _stretched(n, m), size.short_rounds * 4, size.replications) for n, m in shapes]
 
     def figures(self, results: Results, size: Size, folder: str) -> list[Figure]:
-        """Draw regret against items and against positions."""
-
         def draw(panels: Any) -> None:
             _draw(panels[0], results, [n for n, _ in ITEMS], ITEMS, 0.5, "sqrt(n)", "items, with 5 positions")
             _draw(panels[1], results, [m for _, m in POSITIONS], POSITIONS, 1.0, "m", "positions, with 40 items")
@@ -56,7 +53,6 @@ class Shapes(Question):
         return draw_figure(folder, Figure("shapes", self.title, caption), 2, draw)
 
     def claims(self, size: Size) -> Sequence[Claim]:
-        """Return the exponents of n and m, of which the second one is halved."""
         return (
             Claim(
                 statement="Regret grows no faster than m sqrt(n).",

@@ -190,11 +190,6 @@ class CompiledPolicy(Policy):
         return decision
 
     def learn(self, state: Any, decision: Decision, clicks: ArrayLike) -> Any:
-        """Learn from the clicks (n_positions,) on a decision; updates the state in place and returns it.
-
-        Clicks are 0 or 1, or rewards in between. Raises ValueError for feedback that does not fit the state, which is
-        then not changed.
-        """
         ranking, propensity, rewards = checked_feedback(state.shape, decision, clicks, self.needs_propensity)
         noted, absent, learned = np.ascontiguousarray(decision.note, np.float64), decision.absent, decision.learned
         if absent.size or learned is not None:

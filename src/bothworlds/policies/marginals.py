@@ -23,13 +23,6 @@ def known_marginals(policy: Any, state: Any, context: Ints = NO_CONTEXT) -> Floa
     return np.array(known) if np.isfinite(known).all() else np.full(known.shape, 1.0 / len(known))
 
 
-def counted_marginals(
-    policy: Any, state: Any, shape: tuple[int, int], decisions: int, rng: np.random.Generator
-) -> Floats:
-    """Return estimated marginals (n_items, n_positions): the frequencies in that many decisions from one state."""
-    return frequencies((policy.decide(state, rng).ranking for _ in range(decisions)), shape)
-
-
 def frequencies(rankings: Iterable[Ints], shape: tuple[int, int]) -> Floats:
     """Return how often each item is at each position (n_items, n_positions), as a share of the rankings.
 

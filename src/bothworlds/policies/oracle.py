@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Shape, decides, learns
-from ..geometry import best_ranking
 from ..kernels import Floats, Ints
 from ..worlds import World
 from ..worlds import resolve as resolve_world
@@ -91,33 +89,21 @@ class Oracle(CompiledPolicy):
 
 
 def _best_lists(world: World, rounds: int) -> tuple[Ints, Ints]:
-    """Return the rounds at which the best list changes, and the best lists."""
+    """Return the rounds at which the best list of the users changes, and the best lists."""
+    world, start, known = world.honest, 0, dict[int, Ints]()
     ends: list[int] = []
     rankings: list[Ints] = []
-    for end, best in _best_pieces(world, rounds):
-        if rankings and np.array_equal(best, rankings[-1]):
-            ends[-1] = end
-        else:
-            ends.append(end)
-            rankings.append(best)
-    return np.array(ends), np.array(rankings)
-
-
-def _best_pieces(world: World, rounds: int) -> Iterator[tuple[int, Ints]]:
-    """Yield the ends of ranges of rounds in which users are the same, and their best lists."""
-    world = world.honest
-    if world.has_table:
-        for end, probabilities in world.pieces(0, rounds):
-            yield end, best_ranking(probabilities)
-        return
-    known: dict[int, Ints] = {}
-    start = 0
     for end in world.spans(0, rounds):
         alike = world.first_round_like(start)
         if alike not in known:
             known[alike] = world.best_list(alike).ranking
-        yield end, known[alike]
+        if rankings and np.array_equal(known[alike], rankings[-1]):
+            ends[-1] = end
+        else:
+            ends.append(end)
+            rankings.append(known[alike])
         start = end
+    return np.array(ends), np.array(rankings)
 
 
 @decides(State)

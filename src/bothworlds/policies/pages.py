@@ -160,12 +160,10 @@ def grown(policy: Policy, state: Any, n_items: int, n_positions: int) -> Any:
     n, m = state.shape
     if (n, m) == (n_items, n_positions):
         return state
-    rows = [*range(n), *[NEW] * (n_items - n)]
-    if n_positions > m:
-        return resized(policy, state, rows, [*range(m), *[NEW] * (n_positions - m)]).state
     check_parts(policy)
-    whole = policy.part(np.arange(n_items), np.arange(m))  # settings may refer to the items that are new
-    return _copied(whole, policy, state, np.array(rows), np.arange(m)).state
+    rows, columns = (np.array([*range(old), *[NEW] * (now - old)]) for old, now in ((n, n_items), (m, n_positions)))
+    whole = policy.part(np.arange(n_items), columns)  # settings may refer to the items that are new
+    return _copied(whole, policy, state, rows, columns).state
 
 
 def renewed(policy: Any, state: Any, items: ArrayLike, labels: Labels) -> Any:

@@ -6,7 +6,8 @@ Learning Stochastic and Adversarial Bandits under the Position-Based Model, AAAI
 
 from __future__ import annotations
 
-from .bounds import adversarial_bound, hard_instance, lower_bound, stochastic_bound
+from ..worlds.adversarial import hard_instance
+from .bounds import adversarial_bound, lower_bound, stochastic_bound
 from .comparison import Row, table
 from .instance import delta, delta_beta, gaps, largest_regret, optimal_ranking
 from .mixture import all_weather_bound, comparison_bound, ftrl_va_bound, least_share, mixture_leader_bound

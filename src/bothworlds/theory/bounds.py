@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import whole
-from ..worlds import World
-from ..worlds import adversarial as hard
+from ..worlds.adversarial import hard_gap
 from .instance import gaps, optimal_ranking
 
 
@@ -77,27 +76,6 @@ def lower_bound(n_items: int, n_positions: int, rounds: int) -> float:
     >>> [round(adversarial_bound(10, 5, T) / lower_bound(10, 5, T)) for T in (10**4, 10**6, 10**8)]
     [125, 124, 124]
     """
-    hard.hard_gap(n_items, n_positions, rounds)  # raises ValueError outside the theorem
+    hard_gap(n_items, n_positions, rounds)  # raises ValueError outside the theorem
     n, m, T = int(n_items), int(n_positions), int(rounds)
     return m * math.sqrt((n - m + 1) * T) / 16.0
-
-
-def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Generator) -> World:
-    r"""Return a world in which every policy has at least the regret of the lower bound, from the proof of Theorem 3.
-
-    A list u is drawn uniformly. Clicks are coin tosses, with a small bias for the items of u at their positions:
-
-    .. math:: p_{ij} = \frac{1}{2} + \Delta \, [u_j = i], \qquad \Delta = \frac{1}{8} \sqrt{\frac{n - m + 1}{T}} .
-
-    Averaged over u, the regret of every policy is at least :func:`lower_bound`. Raises ValueError where the bound does
-    not hold. The name of this world is ``adversarial/hard-instance``.
-
-    The largest possible regret is only twice the lower bound:
-
-    >>> import numpy as np
-    >>> T, world = 10_000, hard_instance(10, 5, 10_000, np.random.default_rng(0))
-    >>> largest = T * 5 * float(world.click_probabilities(0).max() - 0.5)
-    >>> round(largest / lower_bound(10, 5, T), 6)
-    2.0
-    """
-    return hard.hard_instance(n_items, n_positions, rounds, rng)

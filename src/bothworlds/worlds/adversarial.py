@@ -43,7 +43,8 @@ def hard_instance(n_items: int, n_positions: int, rounds: int, rng: np.random.Ge
 
     .. math:: p_{ij} = \frac{1}{2} + \Delta \, [u_j = i], \qquad \Delta = \frac{1}{8} \sqrt{\frac{n - m + 1}{T}} .
 
-    These probabilities are not attraction times examination.
+    These probabilities are not attraction times examination. Averaged over u, the regret of every policy is at least
+    ``bothworlds.theory.lower_bound``, half of the largest possible one. Raises ValueError where that does not hold.
 
     >>> hard_instance(4, 1, 100, np.random.default_rng(0)).click_probabilities(0).ravel()
     array([0.5  , 0.5  , 0.525, 0.5  ])
