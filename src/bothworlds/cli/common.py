@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -147,27 +147,15 @@ def count(least: int) -> Callable[[str | int], int]:
     """
 
     def parsed(value: str | int) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            number = _whole(value)
-        if number < least:
+        number: float = -1
+        with suppress(ValueError):
+            number = float(value)
+            number = int(value)  # all digits of a long number
+        if not number >= least or number == float("inf") or number != int(number):
             raise typer.BadParameter(f"{value} is not a whole number of at least {least}, like 100000, 100_000 or 1e5")
-        return number
+        return int(number)
 
     return parsed
-
-
-def _whole(text: str | int) -> int:
-    """Return the whole number that a text like 1e5 denotes, or -1."""
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        return -1
-    # int() of 1e999999999 would take for ever.
-    return int(value) if value.is_finite() and value.adjusted() < 19 and value == int(value) else -1
 
 
 @contextmanager

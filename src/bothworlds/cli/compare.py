@@ -14,8 +14,6 @@ from .tables import print_rows
 if TYPE_CHECKING:
     from ..clicks import Comparison
 
-MAX_POSITIONS = 10  # positions whose perplexity is printed
-
 
 @app.command("compare", rich_help_panel=CLICK_LOGS)
 @reads_log()
@@ -45,7 +43,6 @@ def compare_models_on_log(
     for note in result.notes:
         typer.echo(f"note:    {note}")
     _print_table(result)
-    _print_by_rank(result)
     typer.echo(f"\n{result.sentence()}\n\n{result.rules()}")
     for entry in result.entries:
         if not entry.converged:
@@ -84,18 +81,6 @@ def _print_table(result: Comparison) -> None:
 
 def _interval(low: float, high: float) -> str:
     return "-" if low != low else f"{low:+z.4f} to {high:+z.4f}"
-
-
-def _print_by_rank(result: Comparison) -> None:
-    """Print conditional perplexity by position."""
-    positions = result.positions[:MAX_POSITIONS]
-    title = "perplexity given the clicks above, by position"
-    title += f" (the first {len(positions)})" if len(positions) < len(result.positions) else ""
-    rows = []
-    for entry in result.entries:
-        curve = entry.score.conditional_perplexities[: len(positions)]
-        rows.append([entry.model, *(f"{value:.3f}" for value in curve.tolist())])
-    print_rows(title, ["model", *(f"at {position}" for position in positions)], rows, names=("model",))
 
 
 def _draw(result: Comparison, path: Path) -> Path:

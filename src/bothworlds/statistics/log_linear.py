@@ -183,11 +183,6 @@ class LogLinear:
 
     def _codes(self, row: ArrayLike, columns: ArrayLike) -> tuple[Ints, Ints]:
         i, levels = np.asarray(row, np.int64), np.asarray(columns, np.int64)
-        sizes = np.diff(self.first)
-        if levels.shape != (i.size, sizes.size) or i.ndim != 1:
-            raise ValueError(f"row must be (T,) and columns (T, {sizes.size}); got {i.shape} and {levels.shape}")
-        if i.size and (min(i.min(), levels.min()) < 0 or i.max() >= self.row_effect.size or (levels >= sizes).any()):
-            raise ValueError("there is no such row or column in the fit")
         return i, levels + self.first[:-1]
 
     def _key(self, row: Ints, code: Ints) -> Ints:
@@ -233,7 +228,13 @@ def fit(
     ----------
     Wacholder: Binomial regression in GLIM, American Journal of Epidemiology 123, 1986 (the link).
     """
-    i, code, n, c, first, R = _checked(row, columns, shown, clicked, rows, levels)
+    i, level = np.asarray(row, np.int64), np.asarray(columns, np.int64)
+    n, c = np.asarray(shown, np.float64), np.asarray(clicked, np.float64)
+    if not ((c >= 0.0).all() and (c <= n).all()):
+        raise ValueError("there must be no more clicks than impressions, and no negative ones")
+    sizes = np.asarray(levels if levels is not None else level.max(axis=0, initial=-1) + 1, np.int64)
+    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    code, R = level + first[:-1], int(i.max(initial=-1)) + 1 if rows is None else rows
     S, seen = int(first[-1]), n > 0.0
     extra = prior * seen * (c.sum() / max(n.sum(), 1.0))
     clicks, misses = c + extra, n - c + prior * seen - extra
@@ -262,28 +263,6 @@ def fit(
     p = np.where(seen, found.predict(i, code - first[:-1]), 0.0)
     object.__setattr__(found, "log_likelihood", float((xlogy(c, p) + xlog1py(n - c, -np.minimum(p, 1.0))).sum()))
     return found
-
-
-def _checked(
-    row: ArrayLike,
-    columns: ArrayLike,
-    shown: ArrayLike,
-    clicked: ArrayLike,
-    rows: int | None,
-    levels: Sequence[int] | None,
-) -> tuple[Ints, Ints, Floats, Floats, Ints, int]:
-    i, level = np.asarray(row, np.int64), np.asarray(columns, np.int64)
-    n, c = np.asarray(shown, np.float64), np.asarray(clicked, np.float64)
-    if level.ndim != 2 or not i.shape == n.shape == c.shape == (len(level),):
-        raise ValueError("row, shown and clicked must be (K,), and columns (K, factors)")
-    if not (np.isfinite(n).all() and (c >= 0.0).all() and (c <= n).all()):
-        raise ValueError("there must be no more clicks than impressions, and no negative ones")
-    sizes = np.asarray(levels if levels is not None else level.max(axis=0, initial=-1) + 1, np.int64)
-    size = int(i.max(initial=-1)) + 1 if rows is None else rows
-    if i.size and (min(i.min(), level.min()) < 0 or i.max() >= size or (level >= sizes).any()):
-        raise ValueError("rows and levels must be from 0 to one less than their numbers")
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return i, level + first[:-1], n, c, first, size
 
 
 def _sorted_cells(

@@ -181,7 +181,11 @@ class Evaluation:
     def __repr__(self) -> str:
         """A table of the estimates for the whole page, the change, and the choice."""
         lines = [f"<Evaluation of {_short(self.target)} on {self.traffic}: clicks per page, 95% interval, determined"]
-        lines += ["  {:<24}  {:<7}  {:<18}  {:>10}".format(*row).rstrip() for row in self.rows()]
+        rows = self.rows()
+        width = max(len(name) for name, *_ in rows)
+        lines += [
+            f"  {name:<{width}}  {'  '.join((f'{a:<7}', f'{b:<18}', f'{c:>7}'))}".rstrip() for name, a, b, c in rows
+        ]
         lines.append(f"  {self.reason}")
         if self.warnings:
             lines.append(f"  {len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}, in .warnings")
