@@ -6,36 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .comparison import Comparison, compare
-    from .counts import Counts
-    from .fitting.fit import fit
-    from .generator import generate
-    from .log import Log, read
-    from .model.model import ClickModel, load_model
-    from .model.score import Score, score
-    from .offpolicy.evaluation import evaluate
-    from .offpolicy.obp_fields import from_obp, to_obp
-    from .offpolicy.result import Evaluation
-    from .pages import Pages
-
-__all__ = [
-    "ClickModel",
-    "Comparison",
-    "Counts",
-    "Evaluation",
-    "Log",
-    "Pages",
-    "Score",
-    "compare",
-    "evaluate",
-    "fit",
-    "from_obp",
-    "generate",
-    "load_model",
-    "read",
-    "score",
-    "to_obp",
-]
+    from .comparison import Comparison as Comparison
+    from .comparison import compare as compare
+    from .counts import Counts as Counts
+    from .fitting.fit import fit as fit
+    from .generator import generate as generate
+    from .log import Log as Log
+    from .log import read as read
+    from .model.model import ClickModel as ClickModel
+    from .model.model import load_model as load_model
+    from .model.score import Score as Score
+    from .model.score import score as score
+    from .offpolicy.evaluation import evaluate as evaluate
+    from .offpolicy.obp_fields import from_obp as from_obp
+    from .offpolicy.obp_fields import to_obp as to_obp
+    from .offpolicy.result import Evaluation as Evaluation
+    from .pages import Pages as Pages
 
 # Modules are imported on first use, so that reading a log does not import what evaluation needs.
 _MODULES = {
@@ -56,6 +42,7 @@ _MODULES = {
     "score": "model.score",
     "to_obp": "offpolicy.obp_fields",
 }
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

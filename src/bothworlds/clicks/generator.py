@@ -19,8 +19,7 @@ from .reading.database import Database, literal, run
 
 BATCH = 20_000  # pages drawn and written at a time
 # The ending of a file, and how DuckDB writes it.
-KINDS = {".csv": "FORMAT csv", ".ndjson": "FORMAT json", ".jsonl": "FORMAT json", ".parquet": "FORMAT parquet"}
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+KINDS = {".csv": "FORMAT csv", ".ndjson": "FORMAT json", ".parquet": "FORMAT parquet, COMPRESSION zstd"}
 
 
 def generate(
@@ -37,9 +36,9 @@ def generate(
     The world may be one whose clicks depend on each other, or a fitted model of any kind. If an adversary reports the
     clicks of a world, the log has those of the users.
 
-    The log is a table with the columns event, query (if there are several), position, item, click and propensity; the
-    name of the file ends in .csv, .ndjson or .parquet, and in .gz or .zst to compress text. With several ``queries``,
-    each has its own items, with the same attractions in another order. Propensities are exactly 1/n.
+    The log is a table with the columns event, query (if there are several), position, item, click and propensity, as
+    .csv, .ndjson or .parquet. With several ``queries``, each has its own items, with the same attractions in another
+    order. Propensities are exactly 1/n.
 
     The same arguments give the same log. The file appears under its name only when it is complete. Raises ValueError
     for another ending.
@@ -53,7 +52,8 @@ def generate(
     """
     target, users = Path(path), resolve(world)
     pages, queries, seed = whole(pages, "pages", 1), whole(queries, "queries", 1), whole(seed, "seed", 0)
-    options = _copy_options(target)
+    if target.suffix not in KINDS:
+        raise ValueError(f"{target.name} must end in one of {', '.join(KINDS)}")
     target.parent.mkdir(parents=True, exist_ok=True)
     database = Database()
     connection, pyarrow = database.connection, import_extra("pyarrow")
@@ -63,21 +63,8 @@ def generate(
             run(connection, "CREATE TABLE IF NOT EXISTS results AS FROM batch LIMIT 0")
             run(connection, "INSERT INTO results FROM batch")
             report(int(batch["event"][-1] - batch["event"][0]) + 1)
-        run(connection, f"COPY results TO {literal(file.name)} ({options}, USE_TMP_FILE false)")
+        run(connection, f"COPY results TO {literal(file.name)} ({KINDS[target.suffix]}, USE_TMP_FILE false)")
     return target
-
-
-def _copy_options(path: Path) -> str:
-    """How DuckDB writes a file, by the ending of its name."""
-    compressed = COMPRESSIONS.get(path.suffix)
-    suffix = Path(path.stem).suffix if compressed else path.suffix
-    if suffix not in KINDS:
-        raise ValueError(f"{path.name} must end in one of {', '.join(KINDS)}, or in these and .gz or .zst")
-    if suffix == ".parquet" and compressed:
-        raise ValueError(f"Parquet is compressed already; leave out {path.suffix} in {path.name}")
-    if suffix == ".parquet":
-        return f"{KINDS[suffix]}, COMPRESSION zstd"
-    return KINDS[suffix] + (f", COMPRESSION {compressed}" if compressed else "")
 
 
 def draw(world: World, pages: int, queries: int, seed: int) -> Iterator[dict[str, Any]]:

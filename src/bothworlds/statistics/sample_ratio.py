@@ -25,31 +25,15 @@ CONCENTRATION = 1000.0  # of the prior, in units
 ALARM = math.log(1000.0)  # a false alarm on at most one surface in a thousand
 
 
-def log_evidence(first: int, second: int, share: float, *, tolerance: float = 0.0) -> float:
-    """Return the logarithm of the evidence against ``share``, after these counts of both arms.
-
-    With a tolerance, it is evidence against every share whose odds are within this fraction of those of ``share``.
-    Logarithms of the evidence of disjoint sets of units may be added.
-
-    >>> round(log_evidence(100, 900, 0.1), 2), log_evidence(200, 900, 0.1) > ALARM
-    (-0.35, True)
-    >>> log_evidence(200, 900, 0.1, tolerance=1.5) < 0.0
-    True
-    """
-    if not 0.0 < share < 1.0:
-        raise ValueError(f"share must be between 0 and 1; got {share!r}")
-    return log_evidence_of_arms((first, second), (share, 1.0 - share), tolerance=tolerance)
-
-
-def log_evidence_of_arms(counts: Sequence[int], shares: Sequence[float], *, tolerance: float = 0.0) -> float:
+def log_evidence(counts: Sequence[int], shares: Sequence[float], *, tolerance: float = 0.0) -> float:
     """Return the logarithm of the evidence against ``shares``, after these counts of the arms.
 
     With a tolerance, it is evidence against all shares such that the odds of any two arms are within this fraction of
-    those of ``shares``.
+    those of ``shares``. Logarithms of the evidence of disjoint sets of units may be added.
 
-    >>> round(log_evidence_of_arms((100, 450, 450), (0.1, 0.45, 0.45)), 2)
+    >>> round(log_evidence((100, 450, 450), (0.1, 0.45, 0.45)), 2)
     -0.69
-    >>> log_evidence_of_arms((100, 300, 600), (0.1, 0.45, 0.45)) > ALARM
+    >>> log_evidence((100, 300, 600), (0.1, 0.45, 0.45)) > ALARM
     True
     """
     if not all(0.0 < share < 1.0 for share in shares) or abs(sum(shares) - 1.0) > 1e-6:

@@ -154,7 +154,7 @@ def as_reported(learner, holdout):
 
 
 def by_feedback_alone(learner, holdout):  # the broken twin: takes fewer clicks for lost feedback
-    return log_evidence(holdout[1], learner[1], SHARE) > ALARM
+    return log_evidence((holdout[1], learner[1]), (SHARE, 1.0 - SHARE)) > ALARM
 
 
 def alarms(rng, test, surfaces, clicked, answered):

@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, floyd_w
 from ...extras import import_extra
 from ...kernels import Floats, Ints
 from ..fitting.log_linear import components_of
+from ..pages import Pages
 from .click_rates import FittedRates
 from .logged import LoggedPages, Mask, Placements
 from .result import Z95
@@ -183,48 +184,41 @@ def what_to_log(logged: LoggedPages, found: Identified, fit: FittedRates, unknow
     if not part.size:
         return []
     part = part[np.argsort(-p.weight[part], kind="stable")]
-    several = len(pages.queries) > 1
     sentences = [f"The log does not determine {found.shares[OPEN]:.1%} of the placements of the target."]
     if unknown:
         listed = ", ".join(map(repr, unknown[:MOST_NAMED])) + (", ..." if len(unknown) > MOST_NAMED else "")
         sentences.append(f"The log never shows item{'s' * (len(unknown) > 1)} {listed}: show them on some pages.")
     (_, _, rows, columns, _), _ = _gauges(fit)
-    swaps: set[tuple[int, int]] = set()
-    row, named = fit.rows(p.query, p.item), 0
+    row, swaps = fit.rows(p.query, p.item), dict[tuple[int, int], str]()
     starts = np.searchsorted(fit.design.row, np.arange(len(fit.design.items) + 1))
-    for t in part[:MOST_LOOKED_AT].tolist():
-        q, i, j = int(p.query[t]), int(p.item[t]), int(p.position[t])
-        if i < 0:
-            continue
-        if named == MOST_NAMED:
-            break
-        where = f" of query {pages.queries[q]!r}" if several else ""
-        item, position = f"item {pages.items[i]!r}{where}", pages.positions[j]
-        if row[t] < 0:
-            named += 1
-            sentences.append(
-                f"The log never shows {item}: show it on at least {FEWEST_PAGES} pages, at any position that is tied "
-                f"to position {position}."
-            )
-            continue
-        own = fit.design.columns[starts[row[t]] : starts[row[t] + 1], 0]
+    for t in part[(p.item[part] >= 0) & (row[part] < 0)][:MOST_NAMED].tolist():
+        sentences.append(
+            f"The log never shows item {_item(pages, p, t)}: show it on at least {FEWEST_PAGES} pages, at any position "
+            f"that is tied to position {pages.positions[p.position[t]]}."
+        )
+    for t in part[row[part] >= 0][:MOST_LOOKED_AT].tolist():
+        j, own = int(p.position[t]), fit.design.columns[starts[row[t]] : starts[row[t] + 1], 0]
         tied = np.flatnonzero((columns == rows[row[t]]) & (columns >= 0)) if rows[row[t]] >= 0 else own
         nearest = int(tied[np.argmin(np.abs(tied - j))]) if tied.size else int(own[0])
         pair = (min(nearest, j), max(nearest, j))
-        if pair in swaps or nearest == j:
+        if pair in swaps or nearest == j or len(swaps) == MOST_NAMED:
             continue
-        swaps.add(pair)
-        named += 1
         needed = _pages_for_swap(fit, nearest, j)
         share = needed / logged.total
         pages_of = f"about {needed:,} pages ({max(share, 1e-3):.1%} of the traffic)" if share < 1.0 else "all pages"
         only = ", ".join(str(pages.positions[k]) for k in own.tolist())
-        sentences.append(
-            f"{item[0].upper()}{item[1:]} was only shown at position {only}, and not tied to position {position}: "
-            f"swap positions {pages.positions[pair[0]]} and {pages.positions[pair[1]]} on {pages_of}"
-            f"{', of any query' if several else ''}."
+        swaps[pair] = (
+            f"Item {_item(pages, p, t)} was only shown at position {only}, and not tied to position "
+            f"{pages.positions[j]}: swap positions {pages.positions[pair[0]]} and {pages.positions[pair[1]]} on "
+            f"{pages_of}{', of any query' if len(pages.queries) > 1 else ''}."
         )
-    return sentences
+    return [*sentences, *swaps.values()]
+
+
+def _item(pages: Pages, p: Placements, t: int) -> str:
+    """An item, with its query if there are several."""
+    where = f" of query {pages.queries[p.query[t]]!r}" if len(pages.queries) > 1 else ""
+    return f"{pages.items[p.item[t]]!r}{where}"
 
 
 def _pages_for_swap(fit: FittedRates, j: int, k: int) -> int:

@@ -22,7 +22,7 @@ import math
 
 import msgspec
 
-from ...statistics.sample_ratio import ALARM, log_evidence_of_arms
+from ...statistics.sample_ratio import ALARM, log_evidence
 from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSettings
 from ..schemas import ArmFeedback, SampleRatio
 from ..stores import Store
@@ -80,7 +80,7 @@ class RatioRecord(msgspec.Struct, frozen=True, kw_only=True):
         if len(shares) < 2:
             return 0.0
         counted = [self.counts.get(arm, (0, 0))[column] for arm in shares]
-        return log_evidence_of_arms(counted, list(shares.values()), tolerance=tolerance)
+        return log_evidence(counted, list(shares.values()), tolerance=tolerance)
 
 
 def mismatch_evidence(record: RatioRecord) -> float:
