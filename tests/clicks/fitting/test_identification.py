@@ -139,7 +139,6 @@ def test_clopper_and_pearson_bound_items_that_were_always_clicked():
     assert model.item_parameters["attraction"].low[1] == pytest.approx(0.05 ** (1 / 20), rel=1e-3)
     assert model.item_parameters["attraction"].high[1] == 1.0
     assert np.isnan(model.item_parameters["attraction"].error[1])
-    assert "1 of 2 items have attraction 1" in model.warnings[-1]
 
 
 def test_the_limit_of_an_item_that_was_always_clicked_weighs_all_its_positions():

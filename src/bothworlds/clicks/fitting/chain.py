@@ -19,7 +19,7 @@ from .box import Maximum, best_of, maximise
 from .design import Design, design_of_pages, fitted_model, positions_of
 from .intervals import binomial_estimates, probability_estimates, standard_errors
 from .options import Options
-from .warnings import box_warnings, cascade_warnings, undetermined
+from .warnings import box_warnings, undetermined
 
 STARTS = 2
 
@@ -122,6 +122,10 @@ def fit_cascade(pages: Pages, name: str, options: Options) -> ClickModel:
     several = int(pages.count[np.unique(page[(pages.click == 1) & ~seen])].sum())
     mean = design.clicked.sum() / design.shown.sum()
     alpha = np.divide(clicks + prior * mean, trials + prior, where=trials > 0.0, out=np.full(size, np.nan))
+    warnings = (
+        f"{several:,} of {pages.pages:,} pages have more than one click, which the cascade model rules out; the fit "
+        f"ends such a page at its first click, and each of the {beyond:,} others counts as one in a million.",
+    )
     known = trials > 0.0
     value = float((xlogy(clicks, alpha) + xlog1py(trials - clicks, -alpha))[known].sum())
     return fitted_model(
@@ -135,5 +139,5 @@ def fit_cascade(pages: Pages, name: str, options: Options) -> ClickModel:
         log_likelihood=value + beyond * float(np.log(RARE)),
         method="counts",
         impossible=beyond,
-        warnings=cascade_warnings(several, pages.pages, beyond),
+        warnings=warnings if beyond else (),
     )

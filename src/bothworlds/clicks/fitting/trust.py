@@ -23,9 +23,10 @@ from .design import Design, design_of_counts, fitted_model
 from .intervals import standard_errors
 from .log_linear import fit_position_based
 from .options import Options
-from .warnings import box_warnings, trust_warnings
+from .warnings import box_warnings
 
 STARTS = 4
+NOT_IDENTIFIED = "Not identified: the log does not show items of different attraction at every pair of positions."
 INSIDE = 1e-3  # distance of a start from 0 and 1
 SPREAD = 1e-6  # least difference of click rates at a position that attraction can refer to
 EDGE = 1e-7  # click rates as near to 0 or 1 are at the bound
@@ -61,7 +62,7 @@ def fit_trust(counts: Counts, name: str, options: Options) -> ClickModel:
         gain=best.gain,
         identified=identified,
         starts=best.starts,
-        warnings=(*box_warnings(best), *trust_warnings(identified)),
+        warnings=(*box_warnings(best), *(() if identified else (NOT_IDENTIFIED,))),
     )
 
 

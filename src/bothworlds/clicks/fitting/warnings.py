@@ -22,7 +22,7 @@ def curve_warnings(model: ClickModel, shown: Ints, apart: NDArray[np.bool_]) -> 
 
     ``shown`` (m,) has the impressions of positions, and ``apart`` those that only pairs clicked every time connect.
     """
-    parts = _convergence(model), _identification(model, shown, apart), _noise(model), _order(model), _limits(model)
+    parts = _convergence(model), _identification(model, shown, apart), _noise(model), _order(model)
     return tuple(sentence for part in parts for sentence in part)
 
 
@@ -58,31 +58,6 @@ def undetermined(found: tuple[Any, NDArray[np.bool_]] | None, free: NDArray[np.b
         f"Not identified: {lost:,} of {known:,} parameters cannot be distinguished from others and have no intervals; "
         "their values are one choice of many.",
     )
-
-
-def trust_warnings(identified: bool) -> tuple[str, ...]:
-    """Return a warning if the affine position-based model is not identified."""
-    lost = "Not identified: the log does not show items of different attraction at every pair of positions."
-    return () if identified else (lost,)
-
-
-def cascade_warnings(several: int, pages: int, beyond: int) -> tuple[str, ...]:
-    """Return a warning about pages with several clicks, and all clicks beyond the first."""
-    if not beyond:
-        return ()
-    return (
-        f"{several:,} of {pages:,} pages have more than one click, which the cascade model rules out; the fit ends "
-        f"such a page at its first click, and each of the {beyond:,} others counts as one in a million.",
-    )
-
-
-def _typical_error(model: ClickModel) -> float:
-    """Return the median standard error of log examination; 0 where none is known."""
-    examination = model.shared_parameters["examination"]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        errors = examination.error / examination.value
-    known = errors[np.isfinite(errors) & (errors > 0.0)]
-    return float(np.median(known)) if known.size else 0.0
 
 
 def _convergence(model: ClickModel) -> Iterator[str]:
@@ -134,12 +109,16 @@ def _list_of(noun: str, values: Sequence[str]) -> str:
 
 
 def _noise(model: ClickModel) -> Iterator[str]:
-    """A curve is noise if its typical position has a large standard error."""
-    error, clicks = _typical_error(model), int(model.item_counts[1].sum())
+    """A curve is noise if the median standard error of log examination is large."""
+    examination = model.shared_parameters["examination"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = examination.error / examination.value
+    known = errors[np.isfinite(errors) & (errors > 0.0)]
+    error = float(np.median(known)) if known.size else 0.0
     if error > NOISE:
         factor = float(np.exp(1.96 * min(error, 5.0)))
-        known = f"known only up to a factor of {factor:.1f} either way" if factor < 100.0 else "not known at all"
-        yield f"This curve is noise: with {clicks:,} clicks, examination is typically {known}."
+        how = f"known only up to a factor of {factor:.1f} either way" if factor < 100.0 else "not known at all"
+        yield f"This curve is noise: with {int(model.item_counts[1].sum()):,} clicks, examination is typically {how}."
 
 
 def _order(model: ClickModel) -> Iterator[str]:
@@ -149,24 +128,10 @@ def _order(model: ClickModel) -> Iterator[str]:
     if not known.size or not model.identified or beta[known[0]] >= 1.0:
         return
     first, best = known[0], known[np.argmax(beta[known])]
-    sure = high[first] < 1.0
-    if beta[first] > 0.0:
-        # Bonferroni's correction: the more positions there are, the more the best of them exceeds the first by chance.
-        margin = ndtri(1.0 - 0.025 / (known.size - 1)) * error[first] / beta[first]
-        sure = np.log(beta[first]) + margin < 0.0
-    if not sure and beta[first] > 0.95:
-        return
-    chance = "beyond" if sure else "but within"
-    yield (
-        f"Position {model.positions[best]} is examined more than position {model.positions[first]} "
-        f"(1 against {beta[first]:.2f}), {chance} what chance explains."
-    )
-
-
-def _limits(model: ClickModel) -> Iterator[str]:
-    full = model.attraction > 1.0 - 1e-4
-    if full.any():
+    # Bonferroni's correction: the more positions there are, the more the best of them exceeds the first by chance.
+    margin = ndtri(1.0 - 0.025 / (known.size - 1)) * error[first] / beta[first] if beta[first] > 0.0 else 0.0
+    if high[first] < 1.0 if beta[first] <= 0.0 else np.log(beta[first]) + margin < 0.0:
         yield (
-            f"{int(full.sum()):,} of {full.size:,} items have attraction 1, the most there is; they have one-sided "
-            "intervals and no standard error."
+            f"Position {model.positions[best]} is examined more than position {model.positions[first]} "
+            f"(1 against {beta[first]:.2f}), beyond what chance explains."
         )
