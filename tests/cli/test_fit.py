@@ -76,10 +76,6 @@ def test_it_warns_where_warned_is_due(folder, name, options, message):
     assert f"warning: {message}" in answer("fit", folder / f"{name}.csv", *options)
 
 
-def test_the_components_of_a_fixed_list_are_shown(folder):
-    assert "group" in answer("fit", folder / "list.csv")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOGS)
 def test_every_fit_can_be_drawn_and_written(folder, tmp_path, name):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 
 from ..clicks.reading.errors import plural
@@ -70,14 +69,12 @@ def _print_warnings(warnings: Sequence[str]) -> None:
 
 
 def _print_shared(model: ClickModel) -> None:
-    components = model.components.get("columns", np.zeros(0, np.int64)).tolist()
-    groups = [_group(component) for component in components] if len(set(components)) > 1 else []
-    headings = ["parameter", "position", "value", "95% interval", *(["group"] if groups else [])]
     rows = [
-        [row["parameter"], row["of"], _number(row["value"]), _interval(row), *groups[k : k + 1]]
-        for k, row in enumerate(model.shared_table())
-        if groups or row["value"] == row["value"]
+        [row["parameter"], row["of"], _number(row["value"]), _interval(row)]
+        for row in model.shared_table()
+        if row["value"] == row["value"]
     ]
+    headings = ["parameter", "position", "value", "95% interval"]
     print_rows("parameters that items share", headings, rows, names=("parameter",))
 
 
@@ -100,18 +97,17 @@ def _print_items(rows: list[dict[str, Any]], names: list[str], top: int) -> None
     rows = sorted(rows, key=lambda row: (-row["low"] if row["low"] >= 0.0 else 1.0, -row["clicks"]))[:top]
     shown = f"{len(rows):,} of {size:,} items" if len(rows) < size else "items"
     queries = any(row["query"] for row in rows)
-    groups = len({row.get("component") for row in rows}) > 1
     headings = [*(["query"] if queries else []), "item"]
     for name in names:
         headings += [name, "95% interval"]
-    headings += ["clicks", "impressions", *(["group"] if groups else [])]
+    headings += ["clicks", "impressions"]
     cells = []
     for row in rows:
         line = [*([str(row["query"])] if queries else []), str(row["item"])]
         for k, name in enumerate(names):
             before = f"{name}_" if k else ""
             line += [_number(row[name]), _interval({"low": row[f"{before}low"], "high": row[f"{before}high"]})]
-        line += [f"{row['clicks']:,}", f"{row['impressions']:,}", *([_group(row["component"])] if groups else [])]
+        line += [f"{row['clicks']:,}", f"{row['impressions']:,}"]
         cells.append(line)
     print_rows(f"{shown}, by the lower limit of their {names[0]}", headings, cells, names=("query", "item"))
 
@@ -130,10 +126,6 @@ def _print_curves(models: Mapping[str, ClickModel]) -> None:
         curve = ["-" if beta != beta else f"{beta:.2f}" for beta in model.examination[:MAX_POSITIONS].tolist()]
         rows.append([query, *curve, f"{clicks:,}", f"{shown:,}", "yes" if model.identified else "no"])
     print_rows(title, headings, rows, names=("query",))
-
-
-def _group(component: int) -> str:
-    return str(component + 1) if component >= 0 else "-"
 
 
 def _number(value: float) -> str:

@@ -383,24 +383,17 @@ def _curve(given: Any, positions: tuple[int, ...]) -> tuple[Floats | None, str]:
     """The examination curve of another surface, and its name."""
     if given is None:
         return None, ""
-    name = "the given curve"
-    if isinstance(given, (str, Path)):
-        name = Path(given).name
-        given = load_model(given)
-    if isinstance(given, ClickModel):
-        name = name if name != "the given curve" else f"the model of {given.origin or 'another log'}"
-        if given.model != "pbm" or not set(positions) <= set(given.positions):
-            raise ValueError(f"examination must be that of a position-based model with the positions {positions}")
-        given = [given.examination[given.positions.index(p)] for p in positions]
+    name = Path(given).name if isinstance(given, (str, Path)) else "the given curve"
+    model = load_model(given) if isinstance(given, (str, Path)) else given
+    if isinstance(model, ClickModel) and model.model == "pbm" and set(positions) <= set(model.positions):
+        model = [model.examination[model.positions.index(p)] for p in positions]
     try:
-        curve = np.asarray(given, np.float64)
+        curve = np.asarray(model, np.float64)
     except (TypeError, ValueError):
         curve = np.empty(0)
-    good = (
-        curve.shape == (len(positions),) and np.isfinite(curve).all() and (curve >= 0.0).all() and (curve <= 1.0).all()
-    )
-    if not good or not curve.any():
+    if curve.shape != (len(positions),) or not ((curve >= 0.0) & (curve <= 1.0)).all() or not curve.any():
         raise ValueError(
-            f"examination must be {len(positions)} numbers from 0 to 1, one for every position; got {given!r}"
+            f"examination must be {len(positions)} numbers from 0 to 1, one for every position, or a position-based "
+            f"model with the positions {positions}; got {given!r}"
         )
     return curve, name
