@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import asdict
 from html.parser import HTMLParser
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_a_click_model_has_a_row_for_every_item(name, library):
 
 def test_an_evaluation_has_a_row_for_every_estimator_and_position(evaluation, library):
     rows = records(evaluation.to_frame(library))
-    expected = evaluation.table()
+    expected = [{"target": evaluation.target, **asdict(one)} for one in evaluation.estimates]
     assert [list(row) for row in rows] == [list(row) for row in expected]
     assert {row["position"] for row in rows} == {None, 1, 2}
     assert all(same(row[name], other[name]) for row, other in zip(rows, expected, strict=True) for name in other)

@@ -25,6 +25,12 @@ def count_pages(log, **options):
 
 def write(path, world="paper/stochastic", pages=300, layout="tidy", queries=1, **options):
     """Generate a log, and write it again in another layout; tables as the name of the file says, and text."""
+    if layout == "tidy" and path.suffix in (".gz", ".zst"):
+        plain = generate(path.with_suffix(""), world, pages, queries=queries, **options)
+        with pyarrow.output_stream(path, compression={".gz": "gzip", ".zst": "zstd"}[path.suffix]) as file:
+            file.write(plain.read_bytes())
+        plain.unlink()
+        return path
     if layout == "tidy":
         return generate(path, world, pages, queries=queries, **options)
     columns = pyarrow.parquet.read_table(
