@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
 from starlette.requests import Request
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
 from ..config import Limits
 from .problems import Problem, decoding_problem
 
 CLOSE = {"connection": "close"}  # the rest of the body is not read
 MAX_LENGTH_DIGITS = 18
-URLENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data"
 MAX_FIELDS = 200  # of a form
-
-
-class Form(NamedTuple):
-    """The fields of a form as text, and its files as bytes; the last one of a name counts."""
-
-    texts: dict[str, str]
-    files: dict[str, bytes]
 
 
 class ClientDisconnected(Problem):
@@ -102,30 +92,17 @@ def _too_large(max_bytes: int) -> Problem:
     return Problem(413, f"the body may have {max_bytes} bytes at most", headers=CLOSE)
 
 
-async def read_form(request: Request, limits: Limits, expected: Sequence[bytes] = (URLENCODED, MULTIPART)) -> Form:
-    """Return the form in the body of a request.
+async def read_form(request: Request, limits: Limits) -> dict[str, str]:
+    """Return the fields of the form in the body of a request; the last one of a name counts.
 
-    Raises a 415 for other media types, a 400 for a malformed form, and as ``read_body`` for its size.
+    Raises a 415 for other media types, a 400 for too many fields, and as ``read_body``.
     """
-    check_media_type(request.scope, expected)
+    check_media_type(request.scope, [b"application/x-www-form-urlencoded"])
     body = await read_body(request.scope, request.receive, limits)
-    message: Message = {"type": "http.request", "body": body, "more_body": False}
-
-    async def receive() -> Message:
-        return message
-
-    found = Form({}, {})
     try:
-        parsed = Request(request.scope, receive).form(max_fields=MAX_FIELDS, max_files=1, max_part_size=len(body))
-        async with parsed as form:
-            for name, value in form.multi_items():
-                if isinstance(value, UploadFile):
-                    found.files[name] = await value.read()
-                else:
-                    found.texts[name] = value
-    except (HTTPException, MultiPartException):
-        raise Problem(400, f"the form is malformed, or has more than {MAX_FIELDS} fields", title="Not a form") from None
-    return found
+        return dict(parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise Problem(400, f"the form has more than {MAX_FIELDS} fields", title="Not a form") from None
 
 
 def _timed_out(seconds: float) -> Problem:

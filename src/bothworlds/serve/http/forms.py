@@ -24,10 +24,10 @@ from ..config import Limits
 from ..dashboard import surface_form
 from ..dashboard.routes import page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
-from ..model import LISTED_ITEMS, Invalid, ServiceError, Surface
+from ..model import LISTED_ITEMS, ServiceError, Surface
 from ..stores import StoreError, VersionConflict
-from ..surface_input import decoded, item_lines
-from .body import Form, read_form
+from ..surface_input import item_lines
+from .body import read_form
 from .operations import Handler
 from .problems import Problem, logged_problem
 from .sessions import Editor, Sessions, sign_in_path
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ROUTE = "pages"  # in log and metrics
 ERRORS = (Problem, ServiceError, StoreError, VersionConflict)
-ITEMS = "items"  # the field for their names, and the one for a file
+ITEMS = "items"
 MUST_NOT_EXIST = (b"if-none-match", b"*")
 STALE = (
     "somebody else has changed this surface since you opened the page, and nothing was saved. Your entries are kept; "
@@ -74,14 +74,15 @@ class SurfaceForms:
         return _new_page(request, editor, texts_of(), FormErrors())
 
     async def _create(self, request: Request, editor: Editor) -> Response:
-        form, lines = await self._form(request, editor), []
-        name = form.texts.get("name", "").strip()
+        form = await self._form(request, editor)
+        lines: Lines = []
+        name = form.get("name", "").strip()
         try:
-            values, lines = values_of(form.texts), _items(form)
+            values, lines = values_of(form), item_lines(form.get(ITEMS, ""))
             body = {**values, ITEMS: [item for _, item in lines]}
             await self._endpoints.put_surface(_api_request(MUST_NOT_EXIST, body, surface=name), editor.actor)
         except ERRORS as error:
-            problem, texts = logged_problem(error, ROUTE), {**texts_of(), **form.texts}
+            problem, texts = logged_problem(error, ROUTE), {**texts_of(), **form}
             exists = [{"pointer": "/name", "detail": problem.detail}] if problem.status == 412 else []
             names = ["name", ITEMS, *surface_form.FIELDS]
             found = form_errors(problem.detail, exists or problem.errors, names, [number for number, _ in lines])
@@ -94,9 +95,10 @@ class SurfaceForms:
 
     async def _edit(self, request: Request, editor: Editor) -> Response:
         """Make the change of the button that was pressed; redirect to the page, or show it with the errors."""
-        form, lines = await self._form(request, editor), []
+        form = await self._form(request, editor)
+        lines: Lines = []
         surface = self._engine.registry.surface(request.path_params["surface"])
-        expected, texts = _expected_version(form), {**texts_of(surface.settings), **form.texts}
+        expected, texts = _expected_version(form), {**texts_of(surface.settings), **form}
         names: list[str] = []  # of the fields in this form
         anchor = ""
 
@@ -104,12 +106,12 @@ class SurfaceForms:
             await handler(_api_request(_if_match(expected), body, surface=surface.name, **params), editor.actor)
 
         try:
-            match form.texts.get("action"):
+            match form.get("action"):
                 case "settings":
                     names = [*surface_form.FIELDS]
-                    await call(self._endpoints.patch_surface, _changes(surface, values_of(form.texts)))
+                    await call(self._endpoints.patch_surface, _changes(surface, values_of(form)))
                 case "add":
-                    names, anchor, lines = [ITEMS], "#items", _items(form)
+                    names, anchor, lines = [ITEMS], "#items", item_lines(form.get(ITEMS, ""))
                     await call(self._endpoints.put_surface, {ITEMS: [item for _, item in lines]})
                 case "restart":
                     await call(self._endpoints.restart_comparison)
@@ -117,14 +119,14 @@ class SurfaceForms:
                     _check_confirmation(surface, form)
                     await call(self._endpoints.delete_surface)
                     return _redirect(request, "/")
-                case _ if "promote" in form.texts:
-                    await call(self._endpoints.promote, {"arm": form.texts["promote"]})
+                case _ if "promote" in form:
+                    await call(self._endpoints.promote, {"arm": form["promote"]})
                 case _:
                     anchor = "#items"
-                    action = next((name for name in self._item_actions if name in form.texts), None)
+                    action = next((name for name in self._item_actions if name in form), None)
                     if action is None:
                         raise Problem(422, "the form does not say what to change")
-                    await call(self._item_actions[action], item=form.texts[action])
+                    await call(self._item_actions[action], item=form[action])
         except ERRORS as error:
             problem, now = logged_problem(error, ROUTE), self._engine.registry.surface(surface.name)
             if problem.status == 412:
@@ -166,10 +168,10 @@ class SurfaceForms:
             **_form_context(editor, texts, errors),
         )
 
-    async def _form(self, request: Request, editor: Editor) -> Form:
+    async def _form(self, request: Request, editor: Editor) -> dict[str, str]:
         """Return the form of a request; raises a 403 if it is not from a page of the editor's session."""
         form = await read_form(request, self._limits)
-        editor.check(request.scope, form.texts.get("token", ""))
+        editor.check(request.scope, form.get("token", ""))
         return form
 
     def _for_editors(self, respond: Respond) -> Callable[[Request], Awaitable[Response]]:
@@ -209,25 +211,16 @@ def _if_match(version: int) -> tuple[bytes, bytes]:
     return b"if-match", b'"%d"' % version
 
 
-def _expected_version(form: Form) -> int:
+def _expected_version(form: Mapping[str, str]) -> int:
     """Return the version that the form was made for; 0, which no surface has, if it does not say."""
-    text = form.texts.get("version", "")
+    text = form.get("version", "")
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
 
 
-def _check_confirmation(surface: Surface, form: Form) -> None:
+def _check_confirmation(surface: Surface, form: Mapping[str, str]) -> None:
     """Raise a 422 unless the name of the surface was typed in to confirm its deletion."""
-    if form.texts.get("confirmation", "").strip() != surface.name:
+    if form.get("confirmation", "").strip() != surface.name:
         raise Problem(422, "the surface was not deleted: to confirm, type its name into the field beside the button")
-
-
-def _items(form: Form) -> Lines:
-    """Return the items of a form: those of its text, then those of its file; raises Invalid if it is not text."""
-    try:
-        text = decoded(form.files.get("file", b""), "the file")
-    except ValueError as error:
-        raise Invalid(str(error), "/items") from None
-    return item_lines(form.texts.get(ITEMS, "")) + item_lines(text)
 
 
 def _changes(surface: Surface, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from ..dashboard.routes import SESSION, page
 from ..schemas import Role
 from ..stores import Store
 from .auth import LOCAL, Keyring, is_cross_origin
-from .body import URLENCODED, header, read_form
+from .body import header, read_form
 from .problems import Problem
 
 LIFETIME_SECONDS = 12 * 3600
@@ -92,7 +92,7 @@ class Sessions:
 
     async def _sign_in(self, request: Request) -> Response:
         """POST /sign-in: set the cookie for a valid key and redirect to the local path ``next``, or show the form."""
-        texts = (await read_form(request, self._limits, [URLENCODED])).texts
+        texts = await read_form(request, self._limits)
         key, following = texts.get("key", "").strip(), _local_path(texts.get("next", ""))
         try:
             key_id = await self._keyring.authenticate(key, "read") if self._keyring.needed else LOCAL
