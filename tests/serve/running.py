@@ -20,12 +20,12 @@ import pytest
 from bothworlds.policies.logged_pages import LogState
 from bothworlds.serve.engine import served, surface_rules
 from bothworlds.serve.engine.engine import Engine
-from bothworlds.serve.engine.states import copied
 from bothworlds.serve.events import Event
 from bothworlds.serve.model import DRAW_KEY, Surface, now_ms
 from bothworlds.serve.schemas import Accepted, FeedbackEvent, Ranking
 from bothworlds.serve.stores import Store, StoreError, open_store
 from bothworlds.serve.stores.database import Database
+from tests.serve.engine.logs import copied
 
 ITEMS = ["a", "b", "c", "d", "e", "f"]
 SURFACE = {"slots": 3, "items": ITEMS, "policy": "ftrl-pbm"}

@@ -150,6 +150,7 @@ def event_of(event_id: str, surface: str = "home", segment: str = "mobile") -> d
         "event_id": event_id,
         "surface": surface,
         "segment": segment,
+        "context": {"segment": segment},
         "arm": "learner",
         "policy_id": "6b1f",
         "created_at": NOW,
@@ -160,7 +161,7 @@ def event_of(event_id: str, surface: str = "home", segment: str = "mobile") -> d
         "settled": True,
         "settled_at": NOW + 4000,
         "settled_by": "final",
-        "why": "",
+        "why": "drawn with the probabilities p of the learner",
         "policy": None,
     }
 

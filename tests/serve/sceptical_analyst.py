@@ -21,7 +21,7 @@ import numpy as np
 from bothworlds.serve.dashboard import text
 from bothworlds.serve.engine.housekeeping import Housekeeping
 from bothworlds.serve.model import BUCKETS, Surface
-from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, LearnedState, ReportRequest, SurfaceState
+from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, LearnedState, ReportRequest
 from bothworlds.serve.reports.report import ReportCache, headline, shift
 from bothworlds.serve.stores import VisitorSums
 from tests.serve.samples import surface_of
@@ -50,7 +50,7 @@ class WeekStore:
         zero = np.zeros((1, *week.minutes.shape[1:]), np.int64)
         self._sums = np.concatenate([zero, week.minutes.cumsum(axis=0)])
         self._entries = [
-            {"id": k, "at": START + minute * MINUTE, "holdout": [before, after]}
+            {"id": k, "at": START + minute * MINUTE, "shares": [{"holdout": before}, {"holdout": after}]}
             for k, (minute, before, after) in enumerate(week.changes)
         ]
         self._pages = np.zeros((0, 6), np.int64) if week.pages is None else week.pages
@@ -102,16 +102,15 @@ class WeekStore:
     def get(self, key: str) -> bytes | None:
         return self.facts.get(key)
 
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
         return self.facts.setdefault(key, value) if only_if_absent else self.facts.__setitem__(key, value) or value
 
 
-def state_of(store: WeekStore, surface: Surface) -> SurfaceState:
+def learned_by(store: WeekStore) -> LearnedState:
     """Return the state of a surface whose order has settled as soon as a surface may settle."""
     learner = store.sums(START, store.now)[0]
     table = np.array([[int(learner[2])], [0]])
-    learned = LearnedState(int(learner[1]), table, table, ("a", "b"), *np.full((2, 2, 1), 0.5), "", START)
-    return SurfaceState(surface, learned)
+    return LearnedState(int(learner[1]), table, table, ("a", "b"), *np.full((2, 2, 1), 0.5), "", START)
 
 
 def false_statements(week: Week, every: int = 5) -> Counter[str]:
@@ -131,8 +130,8 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
             surface = msgspec.structs.replace(
                 surface, settings=msgspec.structs.replace(settings, holdout=shares.pop(0)[1])
             )
-        state = state_of(store, surface)
-        told = headline(store, state, store.now, cache)  # type: ignore[arg-type]
+        learned = learned_by(store)
+        told = headline(store, surface, learned, store.now, cache)  # type: ignore[arg-type]
         verdict = text.headline_verdict(told)
         for name, uplift in (("from the start", told["uplift"]), ("recently", told["recent"]["uplift"])):
             if uplift is not None and uplift["enough"] and week.uplift is not None:
@@ -140,7 +139,7 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
                 said["found"] += week.uplift * uplift["low"] > 0.0
         said["first sentence"] += verdict.tone != "none" and not (verdict.tone == "good" and (week.uplift or 0.0) > 0.0)
         if minute % 15 == 0:
-            request = ReportRequest(state, None, store.now - DAY, store.now, store.now)
+            request = ReportRequest(surface, learned, None, store.now - DAY, store.now, store.now)
             said["visitors have changed"] += week.steady and shift(store, request)["alarm"]  # type: ignore[arg-type]
         if not activated:
             housekeeping.check(surface)

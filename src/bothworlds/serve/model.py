@@ -95,8 +95,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     changed_at: int
     comparison_restarted_at: int | None = None
-    guarded_since: int | None = None  # since when the guard serves the baseline order
-    guarded_arms: dict[str, int] = {}  # since when it does so instead of these arms
+    guarded: dict[Arm, int] = {}  # since when the guard serves the baseline order instead of these arms
     learner: int = 0  # the number of the learner whose counters ``policy`` uses
     arm_learners: dict[str, int] = {}  # that of every arm, including arms of earlier comparisons
     n_learners: int = 1  # numbers given so far
@@ -127,27 +126,15 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
         return {BASELINE_ARM: 1.0 - sum(learned)} | {arm: s for arm, s in kept.items() if arm != BASELINE_ARM}
 
     @property
-    def guarded(self) -> dict[Arm, int]:
-        """Since when the guard serves the baseline order instead of these arms."""
-        own = {} if self.guarded_since is None else {LEARNER_ARM: self.guarded_since}
-        return own | self.guarded_arms
-
-    @property
     def all_guarded_since(self) -> int | None:
         """Since when the guard serves the baseline order instead of all policies; None if one of them is served."""
         learned = [arm for arm in self.asked_shares if arm != BASELINE_ARM]
-        guarded = self.guarded
-        return max(guarded[arm] for arm in learned) if guarded.keys() >= set(learned) else None
+        return max(self.guarded[arm] for arm in learned) if self.guarded.keys() >= set(learned) else None
 
     @property
-    def share(self) -> float:
-        """The share of requests that get the baseline order."""
-        return self.shares.get(BASELINE_ARM, 0.0)
-
-    @property
-    def arm_shares(self) -> dict[Arm, float]:
-        """The share of requests that each of the surface's arms gets."""
-        return {arm: share for arm, share in self.shares.items() if arm not in (BASELINE_ARM, LEARNER_ARM)}
+    def compared_shares(self) -> dict[Arm, float]:
+        """The share of requests of the holdout and of each of the surface's arms; its own policy gets the rest."""
+        return {BASELINE_ARM: 0.0} | {arm: share for arm, share in self.shares.items() if arm != LEARNER_ARM}
 
     @property
     def first_arm(self) -> Arm:

@@ -674,27 +674,6 @@ class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
 # Health, errors and the API description
 
 
-class EngineHealth(TypedDict):
-    """What ``Engine.health`` returns; a value that is not measured is missing."""
-
-    ready: bool
-    reasons: NotRequired[list[str]]
-    commit_lag_ms: NotRequired[float | None]
-    queue_length: NotRequired[int]
-    solver_ms: NotRequired[float | None]
-    last_error: NotRequired[str | None]
-    open_events: NotRequired[int]
-    changes_detected: NotRequired[int]
-    policy_age_seconds: NotRequired[float]
-    sample_ratio_alarms: NotRequired[int]
-    guarded_surfaces: NotRequired[int]
-    arms: NotRequired[int]
-    arms_ahead: NotRequired[int]
-    arms_behind: NotRequired[int]
-    unknown_label_values: NotRequired[int]
-    events_deleted: NotRequired[int]
-
-
 class Health(Struct, frozen=True):
     """Whether the service is ready, and the reasons if it is not."""
 

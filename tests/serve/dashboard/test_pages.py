@@ -249,18 +249,8 @@ def test_every_part_of_the_report_is_on_the_page():
     page = dashboard()
     for expected in (*NAMES, "30.0%", "29.7% to 30.3%", "27,000", "2.90 of at most 8.10 nats", "6b1f0c9a2e4d", "240",
                  "The order has settled after 810,000 pages; exploration costs about 1% of the clicks",
-                 "Visitors click as usual", "pause: Bar stool", "key 3f", "commit lag"):  # fmt: skip
+                 "Visitors click as usual", "pause: Bar stool", "key 3f", "pages waiting on all surfaces"):  # fmt: skip
         assert expected.lower() in page.text.lower()
-
-
-def test_the_health_has_five_lines_for_everyone_and_the_others_folded():
-    health = {f"figure_{k}": k for k in range(13)} | {"policy_age_seconds": 3.0, "open_events": 7}
-    engine = showing()
-    engine.health = lambda: {"ready": True, "reasons": [], **health}
-    page = read(PageClient(engine, latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
-    shown, folded = page.source.split("Health of the service")[1].split("</section>")[0].split("<details")
-    assert (shown.count("<dt>"), folded.count("<dt>")) == (5, 13)
-    assert "open" not in folded.split(">")[0]
 
 
 def test_an_order_that_has_not_settled_says_why():
@@ -269,12 +259,6 @@ def test_an_order_that_has_not_settled_says_why():
     page = dashboard(learning=learning | {"unsettled": unsettled}, uplift=UNSURE)
     assert "exploration costs about 2% of the clicks" in page.text
     assert page.text.count(unsettled) == 2  # in the first sentences, and under "Is it learning?"
-
-
-def test_the_latency_of_http_is_shown_with_the_health():
-    page = read(PageClient(showing(), latency=lambda: {"rank_p50_ms": 0.94, "rank_p99_ms": 4.2}), "/surfaces/home")
-    assert "Rank p50" in page.text
-    assert "0.94 ms" in page.text
 
 
 def test_the_heat_table_has_a_row_per_item_and_a_column_per_slot():
@@ -391,8 +375,8 @@ def test_the_live_part_is_the_same_as_on_the_page():
 
 def test_an_event_is_explained():
     page = read(PageClient(showing()), "/event?id=" + "ab" * 16)
-    for expected in ("drawn at random", "settled by final feedback", "Oak desk", "41.0%", "pinned by the request",
-                 "late click", "from 0 in the API"):  # fmt: skip
+    for expected in ("Drawn with the probabilities", "settled by final feedback", "Oak desk", "41.0%",
+                 "pinned by the request", "late click", "from 0 in the API"):  # fmt: skip
         assert expected in page.text
     assert "Every response to a rank request has an event id." in read(PageClient(showing()), "/event").text
 
@@ -403,7 +387,6 @@ def test_an_event_with_rewards_shows_them():
     assert "0.250" in page.text
     assert "0.500" in page.text
     assert "late reward" in page.text
-    assert "and its rewards are counted" in page.text
     assert "Clicked" not in page.text
 
 
@@ -419,20 +402,6 @@ def test_many_surfaces_are_listed_a_page_at_a_time():
         path = f"/?from=s{len(seen):03d}"
     assert seen == names
     assert f"Surfaces 1 to {routes.LISTED_SURFACES} of {len(names)}" in " ".join(read(client, "/").text.split())
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"settled_by": "unconfirmed"}, "Nothing has confirmed that the page was shown"),
-        ({"settled_by": "void"}, "The page was not shown: it is neither learned from nor compared."),
-        ({"learned": False}, "There were too many pages of this visitor or address"),
-    ],
-)
-def test_an_event_that_is_not_learned_from_has_the_reason(fields, reason):
-    page = read(PageClient(showing(event=fields)), "/event?id=" + "ab" * 16).text
-    assert reason in page
-    assert "are counted" not in page
 
 
 def test_pages_that_are_not_learned_from_are_figures_of_the_surface():

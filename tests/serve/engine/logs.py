@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from bothworlds.policies.logged_pages import LoggedPage
+from bothworlds.core import copy_state
+from bothworlds.policies.logged_pages import LoggedPage, LogState
 from bothworlds.serve.events import Event, Listed
 from bothworlds.serve.model import LEARNER_ARM, LOSS_UNIT
 
@@ -59,3 +61,11 @@ def cut(events: Sequence[Event], sizes: Sequence[int]) -> Iterable[Sequence[Even
     while start < len(events):
         yield events[start : start + sizes[k % len(sizes)]]
         start, k = start + sizes[k % len(sizes)], k + 1
+
+
+def copied(state: LogState) -> LogState:
+    """Return an independent copy of a state."""
+    twin = copy.copy(state)
+    twin.state = copy_state(state.state)
+    twin.shown, twin.clicked, twin.loss = state.shown.copy(), state.clicked.copy(), state.loss.copy()
+    return twin

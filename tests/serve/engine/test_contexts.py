@@ -73,7 +73,7 @@ def test_each_context_gets_its_list_and_the_log_gives_the_state_bit_for_bit(tmp_
         assert ours == theirs
         assert ranker.learned({"device": "phone"})["a"].sum() > 0.5
         served = engine.registry.served("home")
-        engine.states.save(engine.recorder.lease, served.learner().learner.id)
+        engine.states.save(engine.learning.lease, served.learner().learner.id)
         assert (verify(store).snapshots, verify(store).clean) == (1, True)
         engine.states.forget([served.learner().learner.id])  # made again from the snapshot
         assert same_bits(state_of(engine), replayed(engine, store))

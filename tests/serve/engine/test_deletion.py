@@ -39,7 +39,7 @@ async def test_a_deleted_event_leaves_what_was_learned(engine, store, clock):
     assert [after[key] for key in ("rounds", "loss", "clicked")] == [
         before[key] for key in ("rounds", "loss", "clicked")
     ]
-    assert engine.health()["events_deleted"] == 3
+    assert store.deleted(1).events == 3
     report = await engine.reports.report("home")
     assert report["retention"] == {"days": None, "deleted": 3, "until": None, "events": 17}
     assert report["learning"]["outstanding"] == 0
@@ -78,7 +78,7 @@ async def test_old_events_are_deleted_when_no_click_can_change_them(engine, stor
     await looked(engine)
     clock.at = start + 2 * DAY - 1
     await looked(engine)
-    assert engine.health()["events_deleted"] == 0
+    assert store.deleted(1).events == 0
     young = await visit(engine, "young", {"a"})
     clock.at = start + 2 * DAY + 2 * housekeeping.PASS_MS
     await refreshed(engine)
@@ -87,7 +87,7 @@ async def test_old_events_are_deleted_when_no_click_can_change_them(engine, stor
         (await engine.reports.report("home", since=start - 1000))["uplift"],
     )
     await looked(engine)
-    assert engine.health()["events_deleted"] == 20
+    assert store.deleted(1).events == 20
     assert (await engine.reports.state("home"))["clicked"] == before["clicked"]
     assert {row["event"] for row in list(engine.log.export("home"))[1:]} == {young.event_id}
     assert (await answer(engine, pages[0], [0, 1, 2])).status == "expired"
@@ -96,13 +96,11 @@ async def test_old_events_are_deleted_when_no_click_can_change_them(engine, stor
     assert report["uplift"] == uplift  # pages are counted per minute, apart from events
     assert any("were deleted" in warning for warning in report["warnings"])
     entry = next(entry for entry in store.audit(1, 9) if entry["actor"] == housekeeping.RETENTION_ACTOR)
-    assert entry["detail"].startswith("20 events created before 2023-11-15T00:13:20.000Z")
+    assert entry["detail"].startswith("events created before 2023-11-15T00:13:20.000Z")
 
 
-@pytest.mark.parametrize(
-    ("events", "details"), [(5, ["5 events"]), (14, ["events", "14 events"]), (20, ["events", "20 events"])]
-)
-def test_no_old_event_is_deleted_without_an_audit_entry(monkeypatch, events, details):
+@pytest.mark.parametrize("events", [5, 14])
+def test_no_old_event_is_deleted_without_an_audit_entry(monkeypatch, events):
     """An entry that is written after the last transaction would be lost if the process is killed before."""
     monkeypatch.setattr(housekeeping, "BATCH", 7)
 
@@ -125,7 +123,7 @@ def test_no_old_event_is_deleted_without_an_audit_entry(monkeypatch, events, det
         await looked(engine)
         assert sum(deleted for deleted, _ in after) == events
         assert all(entries for deleted, entries in after if deleted)
-        assert [detail.partition(" created")[0] for detail in audited()] == details
+        assert len(audited()) == 1
 
     run()
 
@@ -179,7 +177,7 @@ async def test_open_windows_keep_events_longer_than_retention(engine, store, clo
     assert (await answer(engine, page, [0])).status == "late_applied"
     clock.at += 6 * DAY
     await looked(engine)
-    assert engine.health()["events_deleted"] == 1
+    assert store.deleted(1).events == 1
 
 
 @with_engine(retention_days=1, attribution_seconds=600)
@@ -190,7 +188,7 @@ async def test_a_clock_that_is_set_ahead_and_back_teaches_nothing_twice(engine, 
     start = clock.at
     clock.at += 3 * DAY
     await looked(engine)
-    assert engine.health()["events_deleted"] == 40
+    assert store.deleted(1).events == 40
     clock.at = start
     results = await engine.feedback([FeedbackEvent(page.event_id, page.token, [0, 1, 2], True) for page in pages])
     assert {result.status for result in results} == {"expired"}
@@ -239,7 +237,7 @@ async def test_a_deleted_surface_takes_everything_with_it_but_the_audit_log(engi
         await engine.rank("home", "r2")
     rejected = await answer(engine, page, [0])
     assert rejected.status == "rejected"
-    assert store.audit(1, 1)[0]["detail"] == '"home": 1 events deleted'
+    assert store.audit(1, 1)[0]["detail"] == "home"
     assert await asyncio.to_thread(store.count_rows, ["events", "learners", "surfaces", "minutes"]) == 0
     await engine.administration.put_surface("home", {"slots": 1, "items": ["x"]}, actor="ann")
     assert (await engine.rank("home", "r1")).slots[0].item == "x"

@@ -57,7 +57,7 @@ async def test_a_learner_that_is_worse_is_replaced_by_the_baseline_until_a_perso
     metrics.set_health(engine.health())
     assert b"bothworlds_guarded_surfaces 1.0" in metrics.exposition()
     (entry,) = [entry for entry in store.audit(1, 99) if entry["action"] == "activate guard"]
-    assert (entry["actor"], entry["holdout"]) == ("guard", [0.2, pytest.approx(0.984)])
+    assert (entry["actor"], entry["shares"]) == ("guard", [{"holdout": 0.2}, {"holdout": pytest.approx(0.984)}])
     arms = await shoppers(engine, clock, rng, range(840, 1240))
     assert 1 <= arms["learner"] <= 30  # 1.6% of the pages
     await engine.administration.restart_comparison("home", actor="ann")
@@ -78,7 +78,7 @@ def test_the_guard_can_be_turned_off(settings):
     @with_engine(**({"holdout": 0.2, "guard_after": 150} | WORST_LIST | settings))
     async def run(engine, store, clock):
         await shoppers(engine, clock, np.random.default_rng(3), range(720))
-        assert engine.registry.surface("home").guarded_since is None
+        assert not engine.registry.surface("home").guarded
 
     run()
 
@@ -102,11 +102,10 @@ async def test_a_change_that_a_policy_detects_is_told_once(engine, store, clock)
             await looked(engine)
 
     await shown([f"a{k}" for k in range(1200)], "a")
-    assert engine.health()["changes_detected"] == 0
     assert (await engine.reports.state("home"))["changed_at"] is None
     await shown([f"b{k}" for k in range(1200)], "f")
     found = [entry for entry in store.audit(1, 99) if entry["action"] == "change detected"]
-    assert len(found) == engine.health()["changes_detected"] >= 1
+    assert found
     assert found[0]["detail"].startswith("visitors click differently since about 2023-11-1")
     report = await engine.reports.report("home", since=clock.at - 86_400_000)
     assert [change["detected_at"] for change in report["changes"]] == [entry["at"] for entry in reversed(found)]
@@ -172,7 +171,7 @@ async def test_a_process_without_the_lease_checks_and_deletes_nothing(engine, st
     other = serving(store, clock, shared=True)
     async with other as second:
         await asyncio.to_thread(second.registry.refresh)
-        second.recorder._learning.lease = None
+        second.learning.lease = None
         before = store.audit(None, 99)
         clock.at += 100 * 86_400_000
         second.housekeeping.look()

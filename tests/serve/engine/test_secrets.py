@@ -57,7 +57,7 @@ async def test_expired_tokens_change_nothing(engine, store, clock):
 async def test_tokens_of_a_store_without_the_surface_are_rejected(engine, store, clock):
     ranked = await engine.rank("home", "r1")
     await written(engine)
-    store.delete_surface(engine.registry.surface("home"), lambda events: [])
+    store.delete_surface(engine.registry.surface("home"), [])
     engine.registry.remove(1)
     result = await answer(engine, ranked, [0])
     assert (result.status, "it may have been deleted" in result.reason) == ("rejected", True)

@@ -120,7 +120,9 @@ def test_states_and_lists_are_made_when_they_are_used(tmp_path, monkeypatch):
             await answer(engine, page, [0])
             await refreshed(engine)
             assert {learner_id for learner_id, *_ in read} == {engine.registry.served("s7").learner().learner.id}
-            assert [served.surface.name for served in engine.registry.by_id.values() if served.in_use()] == ["s7"]
+            assert [served.surface.name for served in engine.registry.by_id.values() if served.learner().lists] == [
+                "s7"
+            ]
 
     with closing(open_store(place)) as store:
         asyncio.run(whole(store))

@@ -93,7 +93,7 @@ def test_what_waits_is_bounded_in_all_and_for_each_client(monkeypatch):
         gate.opened.set()
         results = await asyncio.gather(*flood, *others, return_exceptions=True)
         assert sum(isinstance(result, TooMany) for result in results) == 7
-        await eventually(lambda: not engine.solver.pending and not engine.solver.pending_clients)
+        await eventually(lambda: not engine.solver.pending and not engine.solver._of_client)
         assert await request(engine, PAIRS[7], client="page")
 
     check()

@@ -246,7 +246,7 @@ def test_other_arms_start_another_comparison_and_other_shares_do_not():
     before = surface_with(NEW, OLD)
     shares = change_settings(before, {"arms": [NEW | {"share": 0.4}, OLD]}, 9_000)
     assert shares.surface.compared_since == NOW
-    assert shares.arms == ({"new": 0.5, "old": 0.5}, {"new": 0.4, "old": 0.5})
+    assert shares.surface.compared_shares == {"holdout": 0.0, "new": 0.4, "old": 0.5}
     assert shares.surface.arm_learners == before.arm_learners == {"new": 1, "old": 2}
     other = change_settings(before, {"arms": [NEW | {"policy": "ftpl"}, OLD]}, 9_000).surface
     assert (other.compared_since, other.arm_learners) == (9_000, before.arm_learners)
@@ -262,7 +262,7 @@ def test_an_arm_is_promoted_with_its_learner_and_its_name_starts_anew():
     made = promote(surface, "new", 9_000)
     new = made.surface
     assert (new.settings.policy, new.settings.arms, new.learner, new.promoted) == ("ftrl-pbm", (), 1, "new")
-    assert (made.holdout, made.arms) == ((0.1, 0.1), ({"new": 0.4, "old": 0.4}, {}))
+    assert new.compared_shares == {"holdout": 0.1}
     assert not promote(new, "new", 9_001).action
     again = change_settings(new, {"arms": [NEW | {"share": 0.4}]}, 9_001).surface
     assert (again.learner_of("new"), again.learner) == (3, 1)
@@ -275,7 +275,7 @@ def test_what_cannot_be_promoted_is_refused():
     with pytest.raises(Conflict, match="the holdout shows the page's own order"):
         promote(surface, "holdout", 9)
     with pytest.raises(Conflict, match="the guard has replaced it"):
-        promote(msgspec.structs.replace(surface, guarded_arms={"new": 7}), "new", 9)
+        promote(msgspec.structs.replace(surface, guarded={"new": 7}), "new", 9)
     own = promote(surface, "learner", 9).surface
     assert (own.settings.policy, own.settings.arms, own.learner) == ("ftpl", (), 0)
     assert not promote(own, "learner", 10).action
@@ -293,7 +293,7 @@ def test_what_cannot_be_promoted_is_refused():
 def test_the_guard_takes_all_but_the_exploration_share_and_a_person_restarts():
     known = surface_with(NEW | {"share": 0.4}, holdout=0.2, floor=0.01)
     guarded = surface_rules.activate_guard(known, 7, "new")
-    assert guarded.holdout == (0.2, pytest.approx(0.2 + 0.4 * 0.99))
+    assert guarded.surface.shares["holdout"] == pytest.approx(0.2 + 0.4 * 0.99)
     assert 'arm "new" gets fewer clicks' in guarded.detail
     assert not surface_rules.activate_guard(guarded.surface, 8, "new").action
     restarted = surface_rules.restart_comparison(guarded.surface, 9).surface

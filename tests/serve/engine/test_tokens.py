@@ -103,7 +103,6 @@ def test_a_token_with_any_changed_byte_is_rejected(data):
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
-    SIGNER.knows(text)
     with pytest.raises(InvalidToken):
         SIGNER.read(text)
 
@@ -167,20 +166,3 @@ def test_old_secrets_can_be_forgotten_at_once(store):
     rotate_secret(store, now=0, forget=True)
     with pytest.raises(InvalidToken):
         open_secrets(store)[0].read(old)
-
-
-def test_two_rotations_at_once_make_two_secrets(store, monkeypatch):
-    open_secrets(store)
-    put, numbers = store.put, []
-
-    def overtaken(key, value, **options):
-        if options.get("expected"):
-            monkeypatch.undo()
-            numbers.append(rotate_secret(store, now=5))
-        return put(key, value, **options)
-
-    monkeypatch.setattr(store, "put", overtaken)
-    numbers.append(rotate_secret(store, now=6))
-    assert numbers == [2, 3]
-    assert open_secrets(store)[0].number == 3
-    assert open_secrets(store)[0].numbers == {1, 2, 3}

@@ -127,16 +127,16 @@ def test_what_one_changes_the_other_knows(two):
 @pytest.mark.slow
 def test_the_other_takes_over_when_the_holder_of_the_lease_stops(two):
     async def check(one, other, clock):
-        await eventually(lambda: (one.recorder.lease is None) != (other.recorder.lease is None))
-        holder, follower = (one, other) if one.recorder.lease else (other, one)
+        await eventually(lambda: (one.learning.lease is None) != (other.learning.lease is None))
+        holder, follower = (one, other) if one.learning.lease else (other, one)
         waiting = [await follower.rank("home", f"w{k}") for k in range(3)]
         await answer(follower, waiting[0], [0])
         await eventually(lambda: rounds(follower) == 1)
-        fence = holder.recorder.lease.fence
+        fence = holder.learning.lease.fence
         await holder.stop()
         await answer(follower, waiting[1], [0])
         await eventually(lambda: rounds(follower) == 2)
-        assert follower.recorder.lease.fence > fence
+        assert follower.learning.lease.fence > fence
         assert follower.health()["ready"]
 
     two(check)
@@ -145,9 +145,9 @@ def test_the_other_takes_over_when_the_holder_of_the_lease_stops(two):
 @pytest.mark.slow
 def test_a_holder_that_lost_the_lease_without_noticing_settles_nothing(two, monkeypatch):
     async def check(one, other, clock):
-        await eventually(lambda: (one.recorder.lease is None) != (other.recorder.lease is None))
-        holder, follower = (one, other) if one.recorder.lease else (other, one)
-        stale = holder.recorder.lease
+        await eventually(lambda: (one.learning.lease is None) != (other.learning.lease is None))
+        holder, follower = (one, other) if one.learning.lease else (other, one)
+        stale = holder.learning.lease
         monkeypatch.setattr(learning, "LEASE_SECONDS", 3600.0)  # from here on, the holder does not renew it
         await follower.stop()
         holder.registry.store.release(stale)
@@ -155,7 +155,7 @@ def test_a_holder_that_lost_the_lease_without_noticing_settles_nothing(two, monk
         assert taken.fence > stale.fence
         page = await holder.rank("home", "r")
         await answer(holder, page, [0])
-        await eventually(lambda: holder.recorder.lease is None)
+        await eventually(lambda: holder.learning.lease is None)
         assert (rounds(holder), log_of(one.registry.store)[bytes.fromhex(page.event_id)].number) == (0, None)
 
     two(check)

@@ -9,7 +9,6 @@ from bothworlds.serve.config import Config, Limits
 from bothworlds.serve.http.app import Service
 from bothworlds.serve.http.operations import OPERATIONS
 from bothworlds.serve.model import Conflict
-from bothworlds.serve.stores import DeletedEvents
 
 from .conftest import Client, engine_on, failing
 
@@ -399,13 +398,3 @@ def test_it_must_be_clear_which_events_are_meant(call, query):
     answer = call("DELETE", f"/v1/events{query}")
     assert answer.status_code == 422
     assert "by visitor, by surface and request_id" in answer.json()["detail"]
-
-
-def test_an_export_says_what_is_missing(call, store, monkeypatch):
-    answer = call("GET", "/v1/surfaces/home/export")
-    assert [name for name in answer.headers if name.startswith("bothworlds-")] == ["bothworlds-not-exported"]
-    assert answer.headers["bothworlds-not-exported"] == "visitors, late clicks"
-    monkeypatch.setattr(store, "deleted", lambda surface_id: DeletedEvents(59, 1_700_000_000_000, 60))
-    answer = call("GET", "/v1/surfaces/home/export")
-    assert answer.headers["bothworlds-deleted-events"] == "59"
-    assert answer.headers["bothworlds-deleted-until"] == "2023-11-14T22:13:20.000Z"

@@ -116,13 +116,6 @@ def test_requests_feedback_and_health_are_counted(call, engine, monkeypatch):
     assert not [word for word in ("home", "nowhere", event, "visitor-7", "_created") if word in text]
 
 
-def test_latency_of_the_latest_rank_requests(call):
-    assert call.service.metrics.latency() == {"rank_p50_ms": None, "rank_p99_ms": None}
-    call("POST", "/v1/surfaces/home/rank", json={"request_id": "r"})
-    latency = call.service.metrics.latency()
-    assert 0 < latency["rank_p50_ms"] <= latency["rank_p99_ms"]
-
-
 def test_the_request_log_has_no_personal_data_and_no_secrets(serving, store, capsys):
     call = serving(Config())
     call("PUT", "/v1/surfaces/home", json={"slots": 1, "items": ["item-9"]})

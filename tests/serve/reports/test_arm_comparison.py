@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bothworlds.serve.model import BUCKETS, Surface, SurfaceSettings
-from bothworlds.serve.reports.arm_comparison import arm_lines, compare_arms, direction_of
+from bothworlds.serve.reports.arm_comparison import arm_lines, compare_arms
 from bothworlds.serve.reports.uplift import (
     ARMS_ALPHA,
     SHORT,
@@ -49,6 +49,13 @@ def standardised(sums):
     rates = clicks / pages
     variances = (squares - clicks * rates) / (pages - 1.0) / pages / rates**2
     return np.log(rates[..., 1:] / rates[..., :1]) / np.sqrt(variances[..., 1:] + variances[..., :1])
+
+
+def direction_of(comparison):
+    """1 or -1 if zero is outside of the interval, and otherwise 0."""
+    if not comparison["enough"]:
+        return 0
+    return (comparison["low"] > 0.0) - (comparison["high"] < 0.0)
 
 
 def directions(sums):

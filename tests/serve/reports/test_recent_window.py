@@ -8,7 +8,6 @@ import pytest
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE
 from bothworlds.serve.reports.recent_window import (
     LENGTHS,
-    LONG_LENGTHS,
     recent_window,
     window_alpha,
     window_start,
@@ -50,16 +49,16 @@ class SteadyHistory:
 NOW = 60 * DAY + 7 * HOUR + 20 * MINUTE
 
 
-def window_of(age, clicks, has_holdout=True, now=NOW):
+def window_of(age, clicks, now=NOW):
     surface = msgspec.structs.replace(surface_of(), created_at=now - age)
     store = SteadyHistory(now - age, 100, clicks)
-    return recent_window(store, ArmHistory(), surface, "mobile", now, 100 * age // MINUTE, has_holdout)
+    return recent_window(store, ArmHistory(), surface, "mobile", now, 100 * age // MINUTE)
 
 
 @pytest.mark.parametrize(
     ("age", "clicks", "length"),
     [(MINUTE, 50, MINUTE), (3 * MINUTE, 50, MINUTE), (20 * MINUTE, 50, 5 * MINUTE), (5 * HOUR, 50, HOUR),
-     (3 * DAY, 50, DAY), (39 * DAY, 50, DAY), (39 * DAY, 0.001, 7 * DAY), (3 * DAY, 0.001, DAY)],
+     (3 * DAY, 50, DAY), (39 * DAY, 50, DAY), (39 * DAY, 0.001, DAY)],
 )  # fmt: skip
 def test_the_recent_window_is_the_longest_that_has_at_most_half_of_the_pages(age, clicks, length):
     window = window_of(age, clicks)
@@ -74,15 +73,11 @@ def test_the_start_of_a_window_does_not_move_with_every_look():
     assert all(start % DAY == 0 for start in starts)
 
 
-def test_without_a_holdout_the_window_is_never_longer_than_two_days():
-    assert window_of(39 * DAY, 0.001, has_holdout=False).since == NOW // DAY * DAY - DAY
-
-
 def test_the_errors_of_all_windows_together_are_at_most_that_of_recent_windows():
     created = 5 * DAY + 3 * HOUR + 7 * MINUTE
     total = sum(
         window_alpha(length, since, created)
-        for length in (*LENGTHS, *LONG_LENGTHS)
+        for length in LENGTHS
         for since in range(window_start(length, created), window_start(length, created + 20 * DAY) + 1, length)
     )
     assert 0.9 * RECENT_ALPHA < total <= RECENT_ALPHA

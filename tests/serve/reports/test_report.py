@@ -10,7 +10,7 @@ import pytest
 
 from bothworlds.serve.events import Event, Listed
 from bothworlds.serve.model import Invalid, Unknown
-from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest, SurfaceState
+from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, ReportRequest
 from bothworlds.serve.reports.item_rates import weighted_rates
 from bothworlds.serve.reports.recent_window import window_start
 from bothworlds.serve.reports.report import shift
@@ -191,7 +191,7 @@ def alarms(week, every=15, shifted=shift):
     store, found = WeekStore(week), []
     for minute in range(every, WEEK, every):
         store.now = START + minute * MINUTE
-        request = ReportRequest(SurfaceState(surface, [], {}), None, 0, 1, store.now)
+        request = ReportRequest(surface, None, None, 0, 1, store.now)
         if shifted(store, request)["alarm"]:
             found.append(minute)
     return found
@@ -220,7 +220,7 @@ def test_nothing_is_said_about_visitors_while_there_is_no_earlier_day(rng):
     assert not [minute for minute in alarms(week) if minute < 1440]
     store, surface = WeekStore(week), msgspec.structs.replace(surface_of(), created_at=START)
     store.now = START + 20 * HOUR
-    said = shift(store, ReportRequest(SurfaceState(surface, [], {}), None, 0, 1, store.now))
+    said = shift(store, ReportRequest(surface, None, None, 0, 1, store.now))
     assert (said["long_run"], said["z"]) == (None, None)
     assert "same hours of earlier days" in said["note"]
 

@@ -221,7 +221,7 @@ async def test_cached_totals_are_those_of_the_whole_history(engine, store, clock
 def test_the_audit_log_is_read_once(entries):
     class Log:
         def __init__(self):
-            self.log = [{"id": k, "at": k, "holdout": [k, k + 1]} for k in range(1, entries + 1)]
+            self.log = [{"id": k, "at": k, "shares": [{}, {"holdout": k}]} for k in range(1, entries + 1)]
             self.calls = 0
 
         def audit(self, surface_id, limit, before=None):
@@ -230,7 +230,7 @@ def test_the_audit_log_is_read_once(entries):
 
     store, history = Log(), ArmHistory()
     assert [change.at for change in history.share_changes(store, 1)] == list(range(1, entries + 1))
-    store.log += [{"id": entries + 1, "at": entries + 1, "holdout": [0, 1]}]
+    store.log += [{"id": entries + 1, "at": entries + 1, "shares": [{}, {}]}]
     store.calls = 0
     assert len(history.share_changes(store, 1)) == entries + 1
     assert store.calls == 2  # the new entry, and the one before it

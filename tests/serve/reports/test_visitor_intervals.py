@@ -15,7 +15,7 @@ from bothworlds.serve.reports.uplift import PageTotals, arm_summary
 from bothworlds.serve.stores import DeletedEvents
 from tests.serve.running import answer, refreshed, with_engine, written
 from tests.serve.samples import surface_of
-from tests.serve.sceptical_analyst import START, WeekStore, repeated_visitors, state_of, unequal_counts
+from tests.serve.sceptical_analyst import START, WeekStore, learned_by, repeated_visitors, unequal_counts
 
 RATE = 3 * 0.2  # clicks per page: three slots, and the mean of the habits
 
@@ -38,7 +38,8 @@ def report_on(week):
     surface = msgspec.structs.replace(surface_of(["a", "b"]), created_at=START, settings=settings)
     store = ReportStore(week)
     store.now = now = START + 7 * DAY - 7 * MINUTE  # within an hour
-    return store, surface_report(store, ReportRequest(state_of(store, surface), None, START, now, now), ReportCache())
+    request = ReportRequest(surface, learned_by(store), None, START, now, now)
+    return store, surface_report(store, request, ReportCache())
 
 
 def covers(interval):

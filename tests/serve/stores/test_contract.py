@@ -114,8 +114,8 @@ class CountsEveryVisit(Store):
 
 
 class ReplacesAnyFact(Store):
-    def put(self, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None) -> bytes:
-        return super().put(key, value, only_if_absent=only_if_absent)
+    def put(self, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
+        return super().put(key, value)
 
 
 BROKEN = {

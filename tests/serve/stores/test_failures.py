@@ -21,7 +21,6 @@ from bothworlds.serve.stores.database import SqliteDatabase
 from tests.serve.conftest import on_both
 from tests.serve.postgres_server import PostgresServer
 
-from .contract import no_audit
 from .samples import LIMIT, NOON, an_event, feedback_on, settle, started
 
 connect = SqliteDatabase._connect
@@ -276,7 +275,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_housekeeping(
     store.write([an_event(100 * id + k, surface_id=id) for k in range(30, 40) for id in (1, 2)], [], NOON)
     with monkeypatch.context() as patched:
         patched.setattr(Store, "_drop_marked", lambda self: None)
-        store.delete_surface(store.surfaces()[0], no_audit)
+        store.delete_surface(store.surfaces()[0], [])
     assert {event.learner_id for event in store.settled()} == {3, 4}
     assert list(store.events(1, 0, 2 * NOON)) == store.settled_after(1, 0, 99) == settle(store, NOON + 2) == []
     assert [learner.id for learner in store.learners()] == [3, 4]

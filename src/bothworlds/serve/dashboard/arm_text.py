@@ -40,14 +40,7 @@ def compared_with_first(line: ArmLine, what: str = CLICKS) -> str:
 
 
 def arm_verdict(report: ReportView) -> Verdict:
-    """Return which arm gets the most clicks, or the most reward, as far as that is known.
-
-    >>> first = {"name": "old", "comparison": None, "guarded_since": None}
-    >>> comparison = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "compared_with": "old", "since": 0}
-    >>> report = {"arms": [first, first | {"name": "new", "comparison": comparison}], "until": 0, "surface": "home"}
-    >>> arm_verdict(report | {"sample_ratio": None}).sentence
-    'new gets more clicks than old: +4.1% (95% interval 1.2% to 7.0%) since 00:00 UTC'
-    """
+    """Return which arm gets the most clicks, or the most reward, as far as that is known."""
     ratio = report["sample_ratio"]
     if ratio is not None and ratio["alarm"]:
         return Verdict("bad", "The arms cannot be compared: pages or feedback of some of them are missing")

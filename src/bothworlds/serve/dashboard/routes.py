@@ -59,17 +59,11 @@ HEADERS = {
 class Sources:
     """Where the pages get their data.
 
-    ``latency`` returns figures of the HTTP side (``rank_p50_ms``, ...) that are shown with the health; ``operations``
-    are the calls listed at /api: each has a method, a path, a summary and a role.
+    ``operations`` are the calls listed at /api: each has a method, a path, a summary and a role.
     """
 
     engine: Engine
-    latency: Callable[[], Mapping[str, Any]] = dict
     operations: Sequence[Any] = ()
-
-    async def health(self) -> dict[str, Any]:
-        """Return the engine's health with the latency of the HTTP side."""
-        return {**await asyncio.to_thread(self.engine.health), **self.latency()}
 
     async def changes(self, surface_id: int | None, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return the latest entries of the audit log; reads the store in a worker thread."""
@@ -175,7 +169,7 @@ async def _surface_context(sources: Sources, request: Request) -> dict[str, Any]
         "labels": labels,
         "matters": text.what_matters(effects),
         "items": listed_items(report["items"], view.all_items),
-        "health": await sources.health(),
+        "health": await asyncio.to_thread(engine.health),
         "audit": await sources.changes(surface.id, SURFACE_CHANGES),
     }
 

@@ -6,7 +6,7 @@ A missing, NaN or infinite number is shown as a dash. An uplift is shown only if
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeGuard
@@ -145,26 +145,7 @@ def _fewer(counted: str) -> str:
 
 
 def surface_verdict(report: ReportView) -> Verdict:
-    """Return the first sentence of a surface's page: its uplift now, or that it is still learning.
-
-    >>> pages = {"pages": 340, "clicks_per_page": 0.4, "interval": (0.3, 0.5)}
-    >>> uplift = {"relative": 0.041, "low": 0.012, "high": 0.07, "enough": True, "missing": ""}
-    >>> window = {"since": 1700000000000, "until": 1700003600000}
-    >>> recent = {**window, "headline": pages, "holdout": pages, "uplift": uplift}
-    >>> learning = {"settled": True, "rounds": 5000, "exploration": 0.02}
-    >>> report = {"headline": pages, "holdout": pages, "recent": recent, "learning": learning}
-    >>> report |= {"sample_ratio": None, "guard": None, "arms": []}
-    >>> surface_verdict(report).sentence
-    '+4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
-    >>> few = uplift | {"enough": False, "missing": "the holdout has 9 of the 30 clicks needed"}
-    >>> surface_verdict(report | {"recent": recent | {"uplift": few}}).sentence
-    'Not enough data yet: the holdout has 9 of the 30 clicks needed since 22:13 UTC'
-    >>> young = report | {"learning": {"settled": False, "rounds": 500, "exploration": 0.16, "unsettled": "16%"}}
-    >>> surface_verdict(young).sentence
-    'Still learning; already +4.1% clicks compared with the holdout (95% interval 1.2% to 7.0%) since 22:13 UTC'
-    >>> surface_verdict(young | {"recent": recent | {"uplift": uplift | {"low": -0.3}}}).sentence
-    'Still learning: 500 pages so far'
-    """
+    """Return the first sentence of a surface's page: its uplift now, or that it is still learning."""
     headline, holdout, learning = report["headline"], report["holdout"], report["learning"]
     recent, uplift = report["recent"], report["recent"]["uplift"]
     if not headline["pages"] and not (holdout and holdout["pages"]):
@@ -180,11 +161,7 @@ def surface_verdict(report: ReportView) -> Verdict:
 
 
 def headline_verdict(headline: Headline) -> Verdict:
-    """Return the sentence of a surface in the list of surfaces.
-
-    >>> headline_verdict({"pages": 340, "clicks_per_page": 0.4, "uplift": None}).sentence
-    'No holdout to compare with'
-    """
+    """Return the sentence of a surface in the list of surfaces."""
     if not headline["pages"]:
         return Verdict("none", "No settled pages in the last 24 hours")
     if headline["uplift"] is None:
@@ -257,14 +234,6 @@ def comparisons(report: ReportView) -> list[tuple[str, str]]:
     """Return the uplift in the recent window, if it is not the whole time, and since the start, each with a label.
 
     Nothing without a holdout.
-
-    >>> uplift = {"relative": -0.2, "low": -0.3, "high": -0.1, "enough": True, "missing": "", "since": 0}
-    >>> recent = {"since": 86_400_000, "until": 86_460_000, "uplift": uplift | {"enough": False}}
-    >>> report = {"until": 86_460_000, "recent": recent, "uplift": uplift, "sample_ratio": None}
-    >>> for line in comparisons(report):
-    ...     print(*line, sep=": ")
-    Recently, since 00:00 UTC: not enough data yet
-    From the start, since 1 Jan 00:00 UTC: -20.0% clicks compared with the holdout (95% interval -30.0% to -10.0%)
     """
     recent, whole = report["recent"], report["uplift"]
     if recent["uplift"] is None or whole is None or _is_mismatched(report["sample_ratio"]):
@@ -329,15 +298,7 @@ def arm_rate(arm: Pages, counted: str = CLICKS) -> str:
 
 
 def learning_verdict(learning: Learning, counted: str = CLICKS) -> Verdict:
-    """Return whether the order has settled, and the cost of exploration.
-
-    >>> unsettled = "400 pages were learned from before the recent ones, and 1,000 are needed"
-    >>> for line in learning_verdict({"rounds": 1500, "exploration": 0.02, "settled": False, "unsettled": unsettled}):
-    ...     print(line)
-    none
-    The order has not settled after 1,500 pages; exploration costs about 2% of the clicks
-    Not settled, because 400 pages were learned from before the recent ones, and 1,000 are needed.
-    """
+    """Return whether the order has settled, and the cost of exploration."""
     rounds, cost = learning["rounds"], learning["exploration"]
     if not rounds:
         meaning = "The service learns from a page when its final feedback arrives or its attribution time ends."
@@ -352,11 +313,7 @@ def learning_verdict(learning: Learning, counted: str = CLICKS) -> Verdict:
 
 
 def shift_verdict(shift: Shift, counted: str = CLICKS) -> Verdict:
-    """Return whether visitors click as before, or pages earn as before.
-
-    >>> shift_verdict({"alarm": True, "recent": 0.2, "long_run": 0.4, "z": -6.0, "note": ""}).tone
-    'bad'
-    """
+    """Return whether visitors click as before, or pages earn as before."""
     note = sentence(shift["note"])
     if not is_number(shift["z"]):
         return Verdict("none", "Too early to tell whether visitors have changed", note)
@@ -369,11 +326,7 @@ def shift_verdict(shift: Shift, counted: str = CLICKS) -> Verdict:
 
 
 def change_sentence(change: DetectedChange) -> str:
-    """Return when a change of visitors began and when it was detected, in words.
-
-    >>> change_sentence({"changed_at": 1_700_000_000_000, "detected_at": 1_700_000_090_000})[:46]
-    'Visitors click differently since 14 Nov 22:13 '
-    """
+    """Return when a change of visitors began and when it was detected, in words."""
     at, later = f"{timestamp(change['changed_at'], True)} UTC", change["detected_at"] - change["changed_at"]
     when = f"{at}. This was detected {duration(later / 1000.0)} later" if later > 0 else f"about {at}"
     return f"Visitors click differently since {when}, and the policy does not use what it had learned before."
@@ -410,14 +363,7 @@ def what_matters(pairs: Sequence[Any]) -> list[tuple[str, str, int]]:
 
 
 def feedback_lines(ends: FeedbackEnds) -> list[tuple[str, str]]:
-    """Return how many pages of the last day were not confirmed, or do not count for another reason.
-
-    >>> ends = {"since": 0, "pages": 950, "by_deadline": 19, "unconfirmed": 50, "unconfirmed_with_clicks": 2}
-    >>> feedback_lines(ends | {"void": 0, "not_counted": 3})[0]
-    ('Unconfirmed pages, last day', '50 of 1,000 (5%), 2 of them with clicks; neither learned from nor compared')
-    >>> feedback_lines(ends | {"void": 0, "not_counted": 3})[1:]
-    [('Ended by their deadline', '19 of 950 (2%)'), ('Too many of one visitor or address', '3')]
-    """
+    """Return how many pages of the last day were not confirmed, or do not count for another reason."""
     unconfirmed, pages = ends["unconfirmed"], ends["pages"]
     rest = f", {count(ends['unconfirmed_with_clicks'])} of them with clicks; {NOT_USED}" if unconfirmed else ""
     lines = [
@@ -468,53 +414,18 @@ def audit_text(entry: Mapping[str, Any]) -> str:
     return ": ".join(str(entry[key]) for key in ("action", "detail") if entry.get(key))
 
 
-def label_and_value(key: str, value: Any) -> tuple[str, str]:
-    """Return a label and a formatted value for a field, by the unit at the end of its name.
+def health_lines(health: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return labels and values of the health of the service.
 
-    >>> label_and_value("commit_lag_ms", 3.2), label_and_value("policy_age_seconds", 61), label_and_value("ready", True)
-    (('commit lag', '3.2 ms'), ('policy age', '1 min'), ('ready', 'yes'))
+    >>> health_lines({"ready": True, "reasons": [], "commit_lag_ms": 0.94, "policy_age_seconds": 61})[:2]
+    [('Problems', '\u2013'), ('Last write', '0.94 ms')]
     """
-    if key in _LABELS:
-        return _LABELS[key], _format(value)
-    for suffix, format_unit in _UNIT_FORMATS.items():
-        if key.endswith(suffix) and not isinstance(value, bool):
-            label = key if suffix == "_until" else key.removesuffix(suffix)
-            return label.replace("_", " "), format_unit(value)
-    return key.replace("_", " "), _format(value)
-
-
-def health_lines(health: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return labels and values of the health of the service: those for everyone, and the others.
-
-    >>> health_lines({"ready": True, "reasons": [], "solver_ms": 1.9})
-    ([('problems', '\u2013')], [('solver', '1.9 ms')])
-    """
-    lines = {key: label_and_value(key, value) for key, value in health.items() if key != "ready"}
-    first = [lines.pop(key) for key in _HEALTH if key in lines]
-    return first, list(lines.values())
-
-
-_HEALTH = ("reasons", "rank_p50_ms", "rank_p99_ms", "policy_age_seconds", "open_events")
-# Open events are counted over all surfaces and from time to time. Without the label, this number would seem to
-# contradict the pages waiting of the surface on the same page.
-_LABELS = {"open_events": "pages waiting on all surfaces (counted every 5 s)", "reasons": "problems"}
-_UNIT_FORMATS: dict[str, Callable[[Any], str]] = {
-    "_ms": lambda value: f"{number(value, 2)} ms" if is_number(value) else DASH,
-    "_seconds": duration,
-    "_at": lambda value: timestamp(value, with_seconds=True),
-    "_until": lambda value: timestamp(value, with_seconds=True),
-}
-
-
-def _format(value: Any) -> str:
-    if value is None or value == "" or value == []:
-        return DASH
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (int, float)):
-        return number(value) if isinstance(value, float) else count(value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key.replace('_', ' ')}: {_format(inner)}" for key, inner in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_format, value))
-    return str(value)
+    return [
+        ("Problems", "; ".join(health["reasons"]) or DASH),
+        ("Last write", f"{number(health.get('commit_lag_ms'), 2)} ms"),
+        ("Waiting to be written", count(health.get("queue_length"))),
+        ("Policy age", duration(health.get("policy_age_seconds"))),
+        # Counted over all surfaces and from time to time: without this label, the number would seem to contradict the
+        # pages waiting of the surface on the same page.
+        ("Pages waiting on all surfaces (counted every 5 s)", count(health.get("open_events"))),
+    ]

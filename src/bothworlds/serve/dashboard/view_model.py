@@ -115,12 +115,21 @@ def listed_items(lines: Sequence[ItemLine], show_all: bool) -> list[ItemLine]:
 
 
 def event_view(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event for its page: an explanation, the slots with notes, and all other fields that have a value."""
-    others = {key: value for key, value in event.items() if key not in _SHOWN_ELSEWHERE}
-    fields = [text.label_and_value(key, value) for key, value in others.items() if value not in (None, "", [], ())]
-    slots = [{**slot, "notes": _slot_notes(slot)} for slot in event.get("slots", [])]
+    """Return an event for its page: an explanation, the slots with notes, and other fields that have a value."""
+    slots = [{**slot, "notes": _slot_notes(slot)} for slot in event["slots"]]
     rewarded = any("reward" in slot for slot in slots)
-    return {"explanation": _explanation(event, rewarded), "slots": slots, "fields": fields, "rewarded": rewarded}
+    context = ", ".join(f"{name}: {value}" for name, value in event["context"].items())
+    times = [(name, text.timestamp(event[name], with_seconds=True)) for name in TIMES if event[name] is not None]
+    absent = ("could not be shown", ", ".join(event["absent"]))
+    known = [(name, str(event[name])) for name in ("surface", "arm", "policy_id")]
+    fields = [*known, ("context", context), *times, absent]
+    settled = _SETTLED.get(event["settled_by"], "The event is open: it waits for feedback.")
+    return {
+        "explanation": [text.sentence(event["why"]), settled],
+        "slots": slots,
+        "fields": [(name.replace("_", " "), value) for name, value in fields if value],
+        "rewarded": rewarded,
+    }
 
 
 def _slot_notes(slot: Mapping[str, Any]) -> str:
@@ -132,27 +141,11 @@ def _slot_notes(slot: Mapping[str, Any]) -> str:
     return "; ".join(notes)
 
 
-_SHOWN_ELSEWHERE = {"event_id", "settled", "slots", "token", "why"}
-_NOT_COUNTED = {
+TIMES = ("created_at", "expires_at", "late_until", "settled_at")
+_SETTLED = {
+    "final": "The event was settled by final feedback.",
+    "deadline": "The event was settled by its deadline.",
+    "import": "The event was settled by an import.",
     "unconfirmed": "Nothing has confirmed that the page was shown: it is neither learned from nor compared.",
     "void": "The page was not shown: it is neither learned from nor compared.",
 }
-_SETTLED_BY = {"final": " by final feedback", "deadline": " by its deadline", "import": " by an import"}
-
-
-def _explanation(event: Mapping[str, Any], rewarded: bool) -> list[str]:
-    counted = "rewards" if rewarded else "clicks"
-    if event.get("arm") == "holdout":
-        why = "This page was in the holdout: the page's own order was shown, and nothing is learned from it."
-    else:
-        why = "This list was drawn at random. Each item was placed with the probability below."
-    if event.get("settled_at") is None:
-        return [why, f"The event is open: it waits for {counted}."]
-    if reason := _NOT_COUNTED.get(str(event.get("settled_by")), ""):
-        return [why, reason]
-    if event.get("learned") is False and any(slot.get("learn") for slot in event.get("slots", [])):
-        return [why, "There were too many pages of this visitor or address: it is neither learned from nor compared."]
-    return [
-        why,
-        f"The event was settled{_SETTLED_BY.get(str(event.get('settled_by')), '')}, and its {counted} are counted.",
-    ]

@@ -49,7 +49,7 @@ class Administration:
             created = name not in self._registry.surfaces
             if created:
                 if if_version:
-                    raise Conflict(f"there is no version {if_version} of surface {name!r}: it does not exist")
+                    raise Conflict(f"surface {name!r} does not exist")
                 return surface_rules.create_surface(name, body, self._clock())
             return surface_rules.update_surface(self._at_version(name, if_version), body, self._clock())
 
@@ -74,11 +74,7 @@ class Administration:
 
         def delete() -> None:
             surface = self._at_version(name, if_version)
-
-            def entries(events: int) -> list[dict[str, Any]]:
-                return [self._entry(surface.id, actor, "delete surface", f'"{name}": {events} events deleted')]
-
-            self._store.delete_surface(surface, entries)
+            self._store.delete_surface(surface, [self._entry(surface.id, actor, "delete surface", name)])
             self._registry.remove(surface.id)
 
         await self._retried(delete, if_version)
@@ -102,6 +98,7 @@ class Administration:
         *,
         labels: Mapping[str, LabelValue] | None = None,
         actor: str,
+        if_version: int | None = None,
     ) -> Surface:
         """Adds, resumes, pauses or removes an item; what is known of it is kept in case it comes back.
 
@@ -109,17 +106,19 @@ class Administration:
         """
 
         def change() -> Change:
-            return surface_rules.change_item(self._registry.surface(surface), item, action, self._clock(), labels)
+            return surface_rules.change_item(self._at_version(surface, if_version), item, action, self._clock(), labels)
 
-        return await self._change(change, actor)
+        return await self._change(change, actor, if_version)
 
     # Arms and the guard
 
-    async def restart_comparison(self, surface: str, *, actor: str) -> Surface:
+    async def restart_comparison(self, surface: str, *, actor: str, if_version: int | None = None) -> Surface:
         """Starts the comparison of all arms again, with the guard not active."""
-        return await self._change(
-            lambda: surface_rules.restart_comparison(self._registry.surface(surface), self._clock()), actor
-        )
+
+        def change() -> Change:
+            return surface_rules.restart_comparison(self._at_version(surface, if_version), self._clock())
+
+        return await self._change(change, actor, if_version)
 
     async def promote(self, surface: str, arm: str, *, actor: str, if_version: int | None = None) -> Surface:
         """Makes the policy of an arm that of the surface, with the learners that it has."""
@@ -179,8 +178,10 @@ class Administration:
 
     def _at_version(self, name: str, version: int | None) -> Surface:
         surface = self._registry.surface(name)
-        if version is not None and version != surface.version:
-            raise Conflict(f"surface {name!r} is at version {surface.version}, not {version}; read it again")
+        if version == 0:
+            raise Conflict(f"surface {name!r} exists already")
+        if version not in (None, surface.version):
+            raise Conflict(f"surface {name!r} has version {surface.version} now: read it again")
         return surface
 
     async def _change(self, change: Callable[[], Change], actor: str, if_version: int | None = None) -> Surface:
@@ -202,20 +203,17 @@ class Administration:
         made = change()
         if not made.action:
             return made.surface
-        detail = made.detail
-        if (before := self._registry.by_id.get(made.surface.id)) is not None:
-            self._check(before.surface, made.surface)
-            if learned_again(before.surface, made.surface):
-                settled = self._store.last_numbers().get(made.surface.id, 0)
-                left = retention_view(made.surface.settings, self._store.deleted(made.surface.id), settled)
-                detail += f"; {left['events']} events of the log are learned again"
-        else:
-            self._check(None, made.surface)
-        entry = self._entry(made.surface.id or None, actor, made.action, detail)
-        if made.holdout is not None:  # reports compare the arms separately before and after
-            entry["holdout"] = made.holdout
-        if made.arms is not None:
-            entry["arms"] = made.arms
+        known = self._registry.by_id.get(made.surface.id)
+        before = None if known is None else known.surface
+        self._check(before, made.surface)
+        entry = self._entry(made.surface.id or None, actor, made.action, made.detail)
+        if before is not None and learned_again(before, made.surface):
+            settled = self._store.last_numbers().get(made.surface.id, 0)
+            left = retention_view(made.surface.settings, self._store.deleted(made.surface.id), settled)
+            entry["detail"] += f"; {left['events']} events of the log are learned again"
+        if before is not None and before.compared_shares != made.surface.compared_shares:
+            # Reports compare the arms separately before and after.
+            entry["shares"] = before.compared_shares, made.surface.compared_shares
         saved = self._store.save_surface(made.surface, [entry])
         self._registry.replace(saved)
         return saved

@@ -29,7 +29,7 @@ from ..model import (
     visitor_hash,
 )
 from ..outcomes import slot_rewards
-from ..schemas import Accepted, EngineHealth, FeedbackEvent, Ranking
+from ..schemas import Accepted, FeedbackEvent, Ranking
 from ..stores import Store, StoreError
 from .administration import Administration
 from .housekeeping import Housekeeping
@@ -101,10 +101,10 @@ class Engine:
         self.states = States(store)
         self.registry = Registry(store, self.states, clock, shared=self._shared)
         self.solver = Solver(clock)
-        self._learning = Learning(store, self.registry, clock)
+        self.learning = Learning(store, self.registry, clock)
         self.recorder = Recorder(
             store,
-            self._learning,
+            self.learning,
             clock,
             refresh_ms=refresh_ms,
             refresh_events=refresh_events,
@@ -114,7 +114,7 @@ class Engine:
         self.administration = Administration(store, self.registry, self.secrets, clock)
         self.log = Log(store, self.registry, self.recorder, clock, self.secrets, self.forget)
         history = self.reports.cache.history
-        self.housekeeping = Housekeeping(store, self.registry, self.recorder, self.administration, clock, history)
+        self.housekeeping = Housekeeping(store, self.registry, self.learning, self.administration, clock, history)
         self._running = False
 
     async def start(self) -> None:
@@ -129,7 +129,7 @@ class Engine:
 
     def _open(self) -> None:
         self.secrets.load()
-        self._learning.open()
+        self.learning.open()
         self.registry.refresh()
         warm_up_lists()
         warm_up_policies()
@@ -439,10 +439,9 @@ class Engine:
 
     # Health
 
-    def health(self) -> EngineHealth:
+    def health(self) -> dict[str, Any]:
         """Returns whether the engine is ready, and its measurements. Does not use the store."""
-        recorder, housekeeping = self.recorder, self.housekeeping
-        reasons = self._warnings()
+        recorder, reasons = self.recorder, self._warnings()
         return {
             "ready": self._running and recorder.is_healthy,
             "reasons": reasons if self._running else [*reasons, "the engine is not running"],
@@ -450,15 +449,10 @@ class Engine:
             "queue_length": recorder.queue_length,
             "solver_ms": recorder.refresh_ms,
             "last_error": recorder.last_error or recorder.learning_error,
-            "open_events": recorder.open_events,
+            "open_events": self.learning.open_events,
             "policy_age_seconds": self._policy_age(),
-            "changes_detected": housekeeping.changes,
-            "sample_ratio_alarms": len(housekeeping.mismatches),
-            "events_deleted": self.log.deleted + housekeeping.deleted,
-            "arms_ahead": len(housekeeping.arms_ahead),
-            "arms_behind": len(housekeeping.arms_behind),
+            "sample_ratio_alarms": len(self.housekeeping.mismatches),
             "guarded_surfaces": sum(bool(surface.guarded) for surface in self.registry.all_surfaces()),
-            "arms": sum(len(surface.settings.arms) for surface in self.registry.all_surfaces()),
             "unknown_label_values": sum(served.unknown.total() for served in list(self.registry.by_id.values())),
         }
 
@@ -479,6 +473,6 @@ class Engine:
 
     def _policy_age(self) -> float:
         """Returns how many seconds ago the newest lists were made."""
-        in_use = [one.lists for s in list(self.registry.by_id.values()) for one in s.in_use()]
-        made = [lists.source.made_at for lists in in_use if lists is not None]
+        learners = [one for served in list(self.registry.by_id.values()) for one in list(served.by_learner_id.values())]
+        made = [lists.source.made_at for one in learners if (lists := one.lists) is not None]
         return max(0.0, (self._clock() - max(made)) / 1000.0) if made else 0.0

@@ -16,8 +16,7 @@ import msgspec
 
 from ...policies.parts.change_detector import ChangeDetector
 from ..events import Learner, Lease
-from ..model import CHANGE_DETECTED, Arm, Surface, rfc3339, sums_kept_since
-from ..reports.arm_comparison import compared_arms
+from ..model import CHANGE_DETECTED, Surface, rfc3339, sums_kept_since
 from ..reports.guard import check_arm, learned_arms
 from ..reports.inputs import RETENTION_MARGIN
 from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
@@ -29,7 +28,7 @@ from .views import changes_key, read_changes, read_state
 if TYPE_CHECKING:
     from ..stores import Store
     from .administration import Administration
-    from .recorder import Recorder
+    from .learning import Learning
     from .served import Registry, Served, ServedLearner
 
 RETENTION_ACTOR, DETECTOR = "retention", "detector"  # actors in the audit log
@@ -47,22 +46,20 @@ _log = logging.getLogger("bothworlds")
 class Housekeeping(threading.Thread):
     """A thread that keeps surfaces in order; ``step`` and its parts block and raise StoreError.
 
-    ``mismatches`` has the ids of surfaces with a sample ratio mismatch, ``arms_ahead`` and ``arms_behind`` the surface
-    ids and the names of arms that are shown to get more or fewer clicks than the first arm, ``deleted`` and ``changes``
-    count deleted events and detected changes. Any thread may read them at any time.
+    ``mismatches`` has the ids of surfaces with a sample ratio mismatch. Any thread may read it at any time.
     """
 
     def __init__(
         self,
         store: Store,
         registry: Registry,
-        recorder: Recorder,
+        learning: Learning,
         administration: Administration,
         clock: Callable[[], int],
         history: ArmHistory,
     ) -> None:
         super().__init__(name="bothworlds housekeeping", daemon=True)
-        self._store, self._registry, self._recorder = store, registry, recorder
+        self._store, self._registry, self._learning = store, registry, learning
         self._administration, self._clock, self._history = administration, clock, history
         self._stopping = threading.Event()
         self._looked_at = 0  # at the surfaces, in milliseconds
@@ -70,9 +67,6 @@ class Housekeeping(threading.Thread):
         self._passed: dict[int, tuple[int, int]] = {}  # surface id -> version and time of the last pass of retention
         self._seen: dict[int, tuple[int, int]] = {}  # learner id -> number and rounds when changes were looked for
         self.mismatches: set[int] = set()
-        self.arms_ahead: set[tuple[int, Arm]] = set()
-        self.arms_behind: set[tuple[int, Arm]] = set()
-        self.deleted = self.changes = 0
         self.last_error: str | None = None
 
     def stop(self) -> None:
@@ -80,20 +74,17 @@ class Housekeeping(threading.Thread):
         self._stopping.set()
 
     def run(self) -> None:
-        while not self._stopping.wait(TICK_SECONDS):
-            self._survive(self.step)
-        self._survive(self.save_snapshots)
-
-    def _survive(self, call: Callable[[], None]) -> None:
-        """Calls a function; the thread must survive every error."""
-        try:
-            call()
-            self.last_error = None
-        except LostLease:  # the next holder goes on
-            pass
-        except Exception as error:
-            self.last_error = str(error) or type(error).__name__
-            _log.warning("housekeeping fails: %s", self.last_error)
+        ending = False
+        while not ending:
+            ending = self._stopping.wait(TICK_SECONDS)
+            try:
+                self.save_snapshots() if ending else self.step()
+                self.last_error = None
+            except LostLease:  # the next holder goes on
+                pass
+            except Exception as error:  # the thread must survive every error
+                self.last_error = str(error) or type(error).__name__
+                _log.warning("housekeeping fails: %s", self.last_error)
 
     def step(self) -> None:
         """Does what is due."""
@@ -116,7 +107,7 @@ class Housekeeping(threading.Thread):
                 return
             try:
                 self._registry.states.rebuild(learner_id)
-                if (lease := self._recorder.lease) is not None:
+                if (lease := self._learning.lease) is not None:
                     self._registry.states.save(lease, learner_id, keep=1)
             except (LostLease, StoreError):
                 raise
@@ -128,7 +119,7 @@ class Housekeeping(threading.Thread):
         """Saves snapshots that are due, as fast as ``SNAPSHOT_RATE`` allows; all of them if the thread is ending."""
         for learner_id in self._registry.states.due():
             ending = self._stopping.is_set()
-            if (lease := self._recorder.lease) is None or (time.monotonic() < self._snapshots_until and not ending):
+            if (lease := self._learning.lease) is None or (time.monotonic() < self._snapshots_until and not ending):
                 return
             size = self._registry.states.save(lease, learner_id)
             self._snapshots_until = time.monotonic() + size / SNAPSHOT_RATE
@@ -137,10 +128,10 @@ class Housekeeping(threading.Thread):
 
     def look(self) -> None:
         """Looks after all surfaces, if this process has the lease."""
-        if (lease := self._recorder.lease) is None:
+        if (lease := self._learning.lease) is None:
             return
         known = list(self._registry.by_id.values())
-        self._forget_others({served.surface.id for served in known})
+        self.mismatches &= {served.surface.id for served in known}  # others were deleted
         for served in known:
             if self._stopping.is_set():
                 return
@@ -156,17 +147,8 @@ class Housekeeping(threading.Thread):
 
     # The holder of the lease, every minute
 
-    def _forget_others(self, surface_ids: set[int]) -> None:
-        """Forgets what was found on all but these surfaces, which were deleted."""
-        self.mismatches &= surface_ids
-        for arms in (self.arms_ahead, self.arms_behind):
-            arms -= {one for one in arms if one[0] not in surface_ids}
-
     def check(self, surface: Surface) -> None:
-        """Counts the latest pages of a surface, compares its arms, and activates the guard if one of them is worse.
-
-        Logs what it finds for the first time.
-        """
+        """Counts the latest pages of a surface, and activates the guard if an arm is worse; logs what it finds."""
         record, before = read_ratio(self._store, surface)
         updated = updated_ratio(self._store, self._history, surface, record, self._clock())
         if updated != record or before is None:
@@ -181,10 +163,6 @@ class Housekeeping(threading.Thread):
                 " proportion of their shares, so that their clicks cannot be compared",
                 surface.name,
             )
-        compared = compared_arms(self._store, self._history, surface, self._clock()) if trusted else {}
-        for arms, sign in ((self.arms_ahead, 1), (self.arms_behind, -1)):
-            arms -= {one for one in arms if one[0] == surface.id}
-            arms |= {(surface.id, arm) for arm, direction in compared.items() if direction == sign}
         if trusted and surface.settings.guard and surface.settings.holdout > 0.0:
             self._guard(surface)
 
@@ -209,7 +187,6 @@ class Housekeeping(threading.Thread):
                 now = self._clock()
                 self._store.put(changes_key(learner.id), b"%d %d" % (count, now) if count > known else b"%d" % count)
                 if count > known:
-                    self.changes += 1
                     self._store.write_audit([_change_entry(served.surface, learner, now)])
 
     # Deletion
@@ -241,24 +218,14 @@ class Housekeeping(threading.Thread):
     def _delete_old_events(self, lease: Lease, surface: Surface, now: int, before: int) -> None:
         """Deletes events of a surface that were created before a time, in batches with pauses between them."""
         self._cover(lease, surface.id, before, now - RETENTION_MARGIN)
-        base = {"at": now, "actor": RETENTION_ACTOR, "action": "delete old events", "surface_id": surface.id}
-        events, count = f"events created before {rfc3339(before)}", 0
-
-        def entries(deleted: int) -> list[dict[str, Any]]:
-            """Returns the audit entry of a transaction: of the first, and of the last, which has the number of all."""
-            if deleted < BATCH:
-                return [{**base, "detail": f"{count + deleted} {events}"}] if deleted else []
-            return [] if count else [{**base, "detail": f"{events}, in several transactions"}]
-
-        deleted, audited = BATCH, False
+        entry = {"at": now, "actor": RETENTION_ACTOR, "action": "delete old events", "surface_id": surface.id}
+        audit = [{**entry, "detail": f"events created before {rfc3339(before)}"}]
+        deleted = BATCH
         while deleted == BATCH and not self._stopping.is_set():
             started = time.perf_counter()
-            deleted = self._store.delete_old_events(lease, surface.id, before, now - RETENTION_MARGIN, BATCH, entries)
-            count, audited = count + deleted, 0 < deleted < BATCH
-            self.deleted += deleted
+            deleted = self._store.delete_old_events(lease, surface.id, before, now - RETENTION_MARGIN, BATCH, audit)
+            audit = []
             self._stopping.wait(min(1.0, IDLE_RATIO * (time.perf_counter() - started)) if deleted == BATCH else 0.0)
-        if count and not audited:  # the last transaction was not followed by a smaller one
-            self._store.write_audit([{**base, "detail": f"{count} {events}"}])
 
     def _save_present(self, lease: Lease, served: Served, one: ServedLearner) -> None:
         """Saves the state of a learner under the present policy as its only snapshot, if it has learned anything."""

@@ -26,7 +26,8 @@ ENDINGS_SECONDS = 60.0  # between two looks at how the pages of a surface ended
 COUNT_SECONDS = 5.0  # between two counts of open events
 LEASE_SECONDS = 3.0  # after which another process takes over from one that was stopped
 SLICE = 0.01  # seconds that lists are made, or endings looked up, before feedback is looked for
-SAVE_MS, MAX_SAVES = 1000, 20  # between two stored policies of a learner; policies stored at a time
+SAVE_MS, MOST_SAVE_MS = 1000, 1_800_000  # between two stored policies of a learner: 1% of the age of its surface
+MAX_SAVES = 20  # policies stored at a time
 RETRY_SECONDS = 60.0  # before lists that could not be made are tried again, where there are none of before
 IDLE_MS = 600_000  # the lists of a learner that was not used for so long are dropped
 DAY, MINUTE = 86_400_000, 60_000
@@ -150,10 +151,8 @@ class Learning:
             del self._learned[surface_id]
 
     def _learn_events(self, surface_id: int, events: Sequence[Event]) -> None:
-        learned = self._states.learn(events)
-        for learner_id in learned.changed:
-            self._changed[learner_id] = surface_id
-        for learner_id, error in learned.failed.items():
+        self._changed |= dict.fromkeys((event.learner_id for event in events), surface_id)
+        for learner_id, error in self._states.learn(events).items():
             self._changed.pop(learner_id, None)
             if (one := self._registry.learner(surface_id, learner_id)) is not None:
                 self._registry.by_id[surface_id].failed(one, error)
@@ -180,10 +179,11 @@ class Learning:
                 saves += self._save_policy(served.surface, learner_id, one.lists)
 
     def _save_policy(self, surface: Surface, learner_id: int, lists: Lists) -> bool:
-        """Stores the marginals of a learner for the dashboard, about once a second if they change."""
-        at, last = self._saved.get(learner_id, (-SAVE_MS, ""))
+        """Stores the marginals of a learner for the dashboard, if they change; more often at first."""
+        at, last = self._saved.get(learner_id, (-MOST_SAVE_MS, ""))
         made_at = lists.source.made_at
-        if lists.id == last or abs(made_at - at) < SAVE_MS:
+        pause = min(MOST_SAVE_MS, max(SAVE_MS, (made_at - surface.created_at) // 100))
+        if lists.id == last or abs(made_at - at) < pause:
             return False
         rows = most_shown_rows(lists.marginals, LISTED_ITEMS)
         record = {

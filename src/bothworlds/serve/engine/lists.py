@@ -72,22 +72,6 @@ class Lists:
     any thread.
     """
 
-    __slots__ = (
-        "_absent",
-        "_batch",
-        "_drawn",
-        "_fixed",
-        "_learn",
-        "_note",
-        "_pinned",
-        "_sampler",
-        "free",
-        "id",
-        "items",
-        "marginals",
-        "source",
-    )
-
     def __init__(
         self,
         marginals: Floats,

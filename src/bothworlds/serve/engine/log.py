@@ -61,7 +61,6 @@ class Log:
     ) -> None:
         self._store, self._registry, self._recorder = store, registry, recorder
         self._clock, self._secrets, self._forget = clock, secrets, forget
-        self.deleted = 0  # events, by this process
 
     def export(self, surface: str) -> Iterator[dict[str, Any]]:
         """Yields the header of an export, then a row for every slot of every settled event that was not deleted.
@@ -79,7 +78,7 @@ class Log:
         read = await in_thread(LogImport, known, self._store, self._clock())
         events = read.events(rows)
         while batch := await in_thread(lambda: list(islice(events, BATCH))):
-            taken += await in_thread(self._store.import_events, None, batch)
+            taken += await in_thread(self._store.import_events, batch)
             made += len(batch)
         entry = {"at": self._clock(), "actor": actor, "action": "import", "surface_id": known.id}
         detail = f"{taken} events taken, {made - taken} known before"
@@ -134,7 +133,6 @@ class Log:
         await self._recorder.flush()  # a decision that is written later would be refused, but not counted here
         count = await in_thread(self._store.delete_events, ids, entries)
         self._forget(ids)
-        self.deleted += count
         return count
 
     async def retention_of(self, surface: str) -> RetentionView:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from ..events import Event, Feedback, Lease
+from ..events import Event, Feedback
 from ..model import Status, TooMany, Unavailable
 from ..stores import Store
 from .learning import Learning
@@ -37,7 +37,7 @@ HANG_SECONDS = 10.0  # a store that has not answered for this long is reported a
 RETRY_SECONDS = (0.1, 2.0)  # pause after a failure of the store: the first one, and the longest one
 
 _Feedback = tuple[Sequence[Feedback], asyncio.Future[list[Status]]]
-_Call = tuple[Callable[[Lease | None], Any], asyncio.Future[Any]]
+_Call = tuple[Callable[[], Any], asyncio.Future[Any]]
 
 
 class Recorder(threading.Thread):
@@ -104,11 +104,11 @@ class Recorder(threading.Thread):
         self._wake_up()
         return future
 
-    async def call(self, function: Callable[[Lease | None], T]) -> T:
+    async def call(self, function: Callable[[], T]) -> T:
         """Returns the result of a function that is called in this thread, between two batches.
 
-        All decisions and feedback that were taken before are written. The argument is the lease, or None if another
-        process has it. Raises what the function raises, with errors of the store as they are.
+        All decisions and feedback that were taken before are written. Raises what the function raises, with errors of
+        the store as they are.
         """
         self._refuse_if_stopping()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -118,11 +118,11 @@ class Recorder(threading.Thread):
 
     async def flush(self) -> None:
         """Returns when all decisions and feedback that were taken before are stored; raises Unavailable otherwise."""
-        await self.call(lambda lease: None)
+        await self.call(lambda: None)
 
     async def refresh(self) -> None:
         """Returns when everything that was acknowledged before, and may settle, is settled, learned and drawn from."""
-        await self.call(lambda lease: self._learning.refresh_all())
+        await self.call(self._learning.refresh_all)
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping:
@@ -137,16 +137,6 @@ class Recorder(threading.Thread):
     def queue_length(self) -> int:
         """The number of pieces of feedback and decisions that are not written yet."""
         return self._submitted - self._finished + len(self._decisions)
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease, as long as this process has it; any thread may read it."""
-        return self._learning.lease
-
-    @property
-    def open_events(self) -> int:
-        """The number of stored events that are not settled, counted every few seconds."""
-        return self._learning.open_events
 
     @property
     def hanging_seconds(self) -> float:
@@ -177,15 +167,14 @@ class Recorder(threading.Thread):
             try:
                 self._step(ending)
                 self.last_error = None  # everything succeeded, including a write
-                pause = RETRY_SECONDS[0]
             except Exception as error:  # the thread must survive every error
                 self._fail(error)
-                self._step_began = math.inf
-                if not ending:
-                    time.sleep(pause)
-                    pause = min(2 * pause, RETRY_SECONDS[1])
-            finally:
-                self._step_began = math.inf
+            self._step_began = math.inf
+            if self.last_error is None:
+                pause = RETRY_SECONDS[0]
+            elif not ending:
+                time.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS[1])
 
     def _wait(self) -> None:
         """Waits until there is something to do; then lets more requests join, unless there is a single visitor."""
@@ -205,7 +194,11 @@ class Recorder(threading.Thread):
             self._calls.extendleft(reversed(calls))  # ``_fail`` rejects them
             raise
         for function, future in calls:
-            self._answer(function, future)
+            try:
+                result = function()
+            except Exception as error:
+                result = error
+            _resolve([(future, result)])
         try:
             self._learn(ending)
         except Exception as error:  # lists of before are drawn from
@@ -269,13 +262,6 @@ class Recorder(threading.Thread):
         if batch:
             self._feedback_calls = len(batch)
             _resolve([(future, [next(statuses) for _ in given]) for given, future in batch])
-
-    def _answer(self, function: Callable[[Lease | None], Any], future: asyncio.Future[Any]) -> None:
-        try:
-            result = function(self._learning.lease)
-        except Exception as error:
-            result = error
-        _resolve([(future, result)])
 
     # Failures
 

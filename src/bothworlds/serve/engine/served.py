@@ -90,8 +90,6 @@ class ServedLearner:
     before stay, or the page's own order is shown.
     """
 
-    __slots__ = ("failed_at", "fault", "learner", "lists", "used_at")
-
     def __init__(self, learner: Learner) -> None:
         self.learner, self.used_at, self.fault, self.failed_at = learner, 0, "", 0.0
         self.lists: Lists | None = None
@@ -171,10 +169,6 @@ class Served:
     def target(self, one: ServedLearner) -> Target:
         """Returns with what a learner learns."""
         return Target(self.policies[one.learner.number], *self.shape, self.labels)
-
-    def in_use(self) -> list[ServedLearner]:
-        """Returns the learners that have lists."""
-        return [one for one in list(self.by_learner_id.values()) if one.lists is not None]
 
     @property
     def why(self) -> str:

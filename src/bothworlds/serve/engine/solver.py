@@ -39,11 +39,6 @@ class Solver:
         """The number of lists for constraints that are being made, or wait for it."""
         return sum(key[2] != UNCONSTRAINED for key in self._pending)
 
-    @property
-    def pending_clients(self) -> int:
-        """The number of clients that wait for lists for constraints that they were the first to ask for."""
-        return len(self._of_client)
-
     async def publish(self, served: Served, one: ServedLearner) -> None:
         """Makes the lists of a learner that is used for the first time; raises Unavailable if the store fails."""
         await self._wait_for((served, one.learner.id, UNCONSTRAINED), one, self._publish)

@@ -9,15 +9,13 @@ that follows, a change of policy and ``verify`` are one mechanism.
 
 from __future__ import annotations
 
-import copy
 import platform
 import threading
 import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numba
@@ -37,7 +35,8 @@ LEVEL = 1  # of zlib
 SLICE = 0.001  # seconds for which a policy in plain Python learns before other threads get a turn
 COUNTS = ("shown", "clicked", "loss")
 NUMBERS = ("number", "pages", "skipped")
-STATE = "state."  # before the paths of the policy's own state
+# What the bits of a state depend on, beside the log.
+VERSIONS = (__version__, np.__version__, numba.__version__, platform.machine())
 LIMIT = 128 << 20  # bytes of states that are kept
 DUE_SECONDS = 0.5  # a snapshot is due when learning everything since the last one would take longer
 READ_SECONDS = 1e-5  # to read an event from the store
@@ -45,7 +44,6 @@ BATCH = 250  # events learned at a time, so that other threads get a turn
 KEPT = 2  # snapshots of a learner
 
 T = TypeVar("T")
-Kind = Literal["array", "plain"]  # plain: a number or a list of numbers
 
 
 def page_of(event: Event) -> LoggedPage:
@@ -90,13 +88,6 @@ class UnknownItems(ValueError):
     """Items are newer than the labels that a state has of them."""
 
 
-class Learned(NamedTuple):
-    """The learners with new events, and those whose policy failed to learn them, with the error."""
-
-    changed: set[int]
-    failed: dict[int, Exception]
-
-
 class Target(NamedTuple):
     """With what a learner learns: its policy, and the items, slots and labels of its surface."""
 
@@ -117,8 +108,6 @@ class Target(NamedTuple):
 class _Held:
     """A state in memory; everything is read and written under its lock."""
 
-    __slots__ = ("learner", "lock", "saved", "seconds", "size", "state", "wanted")
-
     def __init__(self, learner: Learner, state: LogState, saved: int, seconds: float) -> None:
         self.lock = threading.RLock()
         self.learner, self.state, self.size = learner, state, size_of(state)
@@ -135,9 +124,8 @@ class States:
 
     def __init__(self, store: Store, *, limit: int = LIMIT, due_seconds: float = DUE_SECONDS) -> None:
         self._store, self._limit, self._due_seconds = store, limit, due_seconds
-        self._lock = threading.Lock()  # of the two dictionaries
+        self._lock, self._loading = threading.Lock(), threading.Lock()  # of the dictionary, and of reading states
         self._held: OrderedDict[int, _Held] = OrderedDict()
-        self._loading: dict[int, threading.Lock] = {}
 
     @property
     def size(self) -> int:
@@ -167,10 +155,10 @@ class States:
                 held.state.labels = target.labels  # with those of new items
             return function(held.state)
 
-    def learn(self, events: Sequence[Event]) -> Learned:
+    def learn(self, events: Sequence[Event]) -> dict[int, Exception]:
         """Learns newly settled events, by number within a surface; states that are not held will find them in the log.
 
-        If a policy fails, its state is dropped, and the other learners learn.
+        If a policy fails, its state is dropped, and the other learners learn; returns the errors by learner.
         """
         by_learner: dict[int, list[Event]] = {}
         for event in events:
@@ -187,7 +175,7 @@ class States:
                 except Exception as error:
                     self._drop(held)
                     failed[learner_id] = error
-        return Learned(set(by_learner), failed)
+        return failed
 
     def _learn(self, held: _Held, events: Sequence[Event]) -> None:
         with held.lock:
@@ -212,15 +200,9 @@ class States:
             return self._held.get(learner_id)
 
     def _loaded(self, learner: Learner, target: Target) -> _Held:
-        """Makes a state and holds it; another thread that wants the same one waits."""
-        with self._lock:
-            loading = self._loading.setdefault(learner.id, threading.Lock())
-        try:
-            with loading:
-                return self._found(learner.id) or self._load(learner, target)
-        finally:
-            with self._lock:
-                self._loading.pop(learner.id, None)
+        """Makes a state and holds it; another thread that wants one waits."""
+        with self._loading:
+            return self._found(learner.id) or self._load(learner, target)
 
     def _load(self, learner: Learner, target: Target) -> _Held:
         started = time.perf_counter()
@@ -304,12 +286,12 @@ class States:
         if held is None:
             return 0
         with held.lock:
-            state, reset, seconds = copied(held.state), held.learner.reset_number, held.seconds
-        made = encode(state, reset)
-        self._store.save_snapshot(lease, learner_id, state.number, SNAPSHOT_FORMAT, made)
+            packed, number, seconds = _packed(held.state, held.learner.reset_number), held.state.number, held.seconds
+        made = zlib.compress(packed, LEVEL)
+        self._store.save_snapshot(lease, learner_id, number, SNAPSHOT_FORMAT, made)
         self._store.drop_snapshots(lease, learner_id, keep)
         with held.lock:
-            held.saved, held.seconds = state.number, held.seconds - seconds
+            held.saved, held.seconds = number, held.seconds - seconds
         return len(made)
 
     def cover(self, lease: Lease, learner: Learner, number: int) -> None:
@@ -357,16 +339,9 @@ def relearned(store: Store, learner: Learner, target: Target, *, go_on: Callable
 def encode(state: LogState, reset: int = 0) -> bytes:
     """Returns a snapshot of the state of a learner that was reset at this number.
 
-    It has no arrays if the state of the policy is not made of arrays, numbers and lists of numbers: then it says what
-    the learner has learned, but ``decode`` finds no state in it.
+    If the state of the policy is not made of arrays, numbers and lists of numbers, ``decode`` finds no state in it.
     """
-    found, numbers = _arrays_of(state), {name: getattr(state, name) for name in NUMBERS}
-    known = {} if state.visitor is None else state.visitor.known
-    arrays: dict[str, Any] | None = None
-    if found is not None:
-        arrays = {path: (kind, a.dtype.str, a.shape, a.tobytes()) for path, (kind, a) in found.items()}
-    header = _header(Target(state.policy, *state.shape, state.labels), reset)
-    return zlib.compress(msgspec.msgpack.encode((header, numbers, known, arrays)), LEVEL)
+    return zlib.compress(_packed(state, reset), LEVEL)
 
 
 def decode(snapshot: bytes, target: Target, reset: int = 0) -> LogState | None:
@@ -375,21 +350,12 @@ def decode(snapshot: bytes, target: Target, reset: int = 0) -> LogState | None:
     The next events are learned as if the state had never been saved, bit for bit. A damaged snapshot gives None.
     """
     try:
-        header, numbers, known, saved = msgspec.msgpack.decode(zlib.decompress(snapshot))
+        header, known, saved = msgspec.msgpack.decode(zlib.decompress(snapshot))
         if saved is None or header != _header(target, reset):
             return None
-        found = {path: _leaf(*leaf) for path, leaf in saved.items()}
-        return _restored(target, numbers, known, found)
+        return _restored(target, known, {path: _leaf(*leaf) for path, leaf in saved.items()})
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None
-
-
-def copied(state: LogState) -> LogState:
-    """Returns an independent copy of a state."""
-    twin = copy.copy(state)
-    twin.state = copy_state(state.state)
-    twin.shown, twin.clicked, twin.loss = state.shown.copy(), state.clicked.copy(), state.loss.copy()
-    return twin
 
 
 def size_of(state: LogState) -> int:
@@ -399,14 +365,8 @@ def size_of(state: LogState) -> int:
 
 def same_bits(one: LogState, other: LogState) -> bool:
     """Returns whether two states are equal bit for bit, but for work arrays; False if they are not made of arrays."""
-    ours, theirs = _arrays_of(one), _arrays_of(other)
-    if ours is None or theirs is None or any(getattr(one, name) != getattr(other, name) for name in NUMBERS):
-        return False
-    return {path: _bits(a) for path, (_, a) in ours.items()} == {path: _bits(a) for path, (_, a) in theirs.items()}
-
-
-def _bits(array: Any) -> tuple[Any, ...]:
-    return array.dtype, array.shape, array.tobytes()
+    ours = _plain(one)
+    return ours is not None and ours == _plain(other)
 
 
 def policy_label(policy: Any) -> str:
@@ -414,72 +374,57 @@ def policy_label(policy: Any) -> str:
     return getattr(policy, "label", "") or policy_name(policy)
 
 
-def _header(target: Target, reset: int) -> dict[str, Any]:
+def _packed(state: LogState, reset: int) -> bytes:
+    known = {} if state.visitor is None else state.visitor.known
+    header = _header(Target(state.policy, *state.shape, state.labels), reset)
+    return msgspec.msgpack.encode((header, known, _plain(state)))
+
+
+def _header(target: Target, reset: int) -> bytes:
     """Returns what must be equal for a snapshot to be of use."""
     policy, n_items, slots, labels = target
-    return {
-        "format": SNAPSHOT_FORMAT,
-        "policy": policy_label(policy),
-        "shape": [0 if has_parts(policy) else n_items, slots],  # a state with parts grows
-        "labels": None if labels is None else _declared(labels),
-        "reset": reset,
-        "versions": dict(_versions()),
-    }
+    shape = (0 if has_parts(policy) else n_items, slots)  # a state with parts grows
+    declared = None if labels is None else (labels.visitor, labels.item_table.declaration)
+    return msgspec.msgpack.encode((SNAPSHOT_FORMAT, VERSIONS, policy_label(policy), shape, declared, reset))
 
 
-def _declared(labels: LogLabels) -> list[list[list[Any]]]:
-    """Returns declarations in their order, as msgpack returns them."""
-    return [[list(one) for one in declared.items()] for declared in (labels.visitor, labels.item_table.declaration)]
+def _whole(state: LogState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in (*NUMBERS, *COUNTS, "state")}
 
 
-@lru_cache
-def _versions() -> tuple[tuple[str, str], ...]:
-    """Returns what the bits of a state depend on, beside the log."""
-    return (
-        ("bothworlds", __version__),
-        ("numpy", np.__version__),
-        ("numba", numba.__version__),
-        ("machine", platform.machine()),
-    )
+def _plain(state: LogState) -> dict[str, tuple[bool, str, tuple[int, ...], bytes]] | None:
+    """Returns everything in a state but work arrays by path: whether it is an array, its type, shape and bytes.
 
-
-def _arrays_of(state: LogState) -> dict[str, tuple[Kind, Any]] | None:
-    """Returns everything in a state as arrays by path, and what each was; None if that is not possible."""
-    found: dict[str, tuple[Kind, Any]] = {name: ("array", getattr(state, name)) for name in COUNTS}
-    for path, leaf in leaves(state.state):
+    None if it is not made of arrays, numbers and lists of numbers.
+    """
+    found = {}
+    for path, leaf in leaves(_whole(state)):
         if not is_work(path):
-            array = np.asarray(leaf)
-            is_array = isinstance(leaf, (np.ndarray, np.generic))
+            array, is_array = np.asarray(leaf), isinstance(leaf, (np.ndarray, np.generic))
             if array.dtype.kind not in "biufc" or not (is_array or array.tolist() == leaf):
                 return None
-            found[f"{STATE}{path}"] = ("array" if is_array else "plain", array)
+            found[path] = is_array, array.dtype.str, array.shape, array.tobytes()
     return found
 
 
-def _leaf(kind: Kind, dtype: str, shape: Sequence[int], content: bytes) -> Any:
+def _leaf(is_array: bool, dtype: str, shape: Sequence[int], content: bytes) -> Any:
     array = np.frombuffer(content, dtype).reshape(shape).copy()
-    return array if kind == "array" else array.tolist()
+    return array if is_array else array.tolist()
 
 
-def _restored(
-    target: Target, numbers: dict[str, int], known: dict[str, list[str]], found: dict[str, Any]
-) -> LogState | None:
+def _restored(target: Target, known: dict[str, list[str]], found: dict[str, Any]) -> LogState | None:
     """Returns the state with these leaves, or None if they are not those of a state of the policy and its labels."""
     state = LogState(*target)
     if state.labels is not None:
         state.visitor = LabelTable(state.labels.visitor, "labels", known)
-    for name in COUNTS:
-        setattr(state, name, found.pop(name))
-    for name, value in numbers.items():
+    if any(path.startswith("state") for path in found):  # else nothing was learned
+        state.state = state.new(len(found["loss"]))
+    fresh = dict(leaves(_whole(state)))
+    if found.keys() != {path for path in fresh if not is_work(path)}:
+        return None
+    if any(not np.array_equal(found[path], fresh[path]) for path in found if path.startswith("state.labels.")):
+        return None
+    for name, value in with_leaves(_whole(state), fresh | found).items():
         setattr(state, name, value)
-    if not found:
-        return state
-    fresh = state.new(len(state.loss))
-    kept = dict(leaves(fresh))
-    saved = {path.removeprefix(STATE): leaf for path, leaf in found.items()}
-    if saved.keys() != {path for path in kept if not is_work(path)}:
-        return None
-    if any(not np.array_equal(saved[path], kept[path]) for path in saved if path.startswith("labels.")):
-        return None
-    state.state = copy_state(with_leaves(fresh, kept | saved))
+    state.state = copy_state(state.state)
     return state

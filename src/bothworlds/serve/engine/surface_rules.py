@@ -62,17 +62,11 @@ VERBS: dict[ItemState, str] = {"active": "resume", "paused": "pause", "removed":
 
 
 class Change(NamedTuple):
-    """The next version of a surface and its audit entry; ``action`` is empty if nothing changed.
-
-    ``holdout`` is the share of requests that get the baseline order, before and after the change, and ``arms`` are
-    those of the surface's arms, if any share changes.
-    """
+    """The next version of a surface and its audit entry; ``action`` is empty if nothing changed."""
 
     surface: Surface
     action: str = ""
     detail: str = ""
-    holdout: tuple[float, float] | None = None
-    arms: tuple[dict[str, float], dict[str, float]] | None = None
 
 
 # Policies
@@ -133,12 +127,10 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
         return Change(surface)
     changed = _with_parts(surface, _with_learners(_checked(_changed(surface, now, settings=settings))))
     if not _compares_the_same(surface, changed):  # other arms are another comparison
-        changed = msgspec.structs.replace(
-            changed, comparison_restarted_at=now, guarded_since=None, guarded_arms={}, promoted=""
-        )
+        changed = msgspec.structs.replace(changed, comparison_restarted_at=now, guarded={}, promoted="")
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
-    return _change(surface, changed, "change settings", "; ".join(changed_keys)[:2000])
+    return Change(changed, "change settings", "; ".join(changed_keys)[:2000])
 
 
 def update_surface(surface: Surface, body: Mapping[str, Any], now: int) -> Change:
@@ -160,7 +152,7 @@ def update_surface(surface: Surface, body: Mapping[str, Any], now: int) -> Chang
     if not details:
         return Change(surface)
     combined = msgspec.structs.replace(settings.surface, version=surface.version + 1)
-    return _change(surface, combined, "change surface", "; ".join(details)[:2000])
+    return Change(combined, "change surface", "; ".join(details)[:2000])
 
 
 def restart_comparison(surface: Surface, now: int) -> Change:
@@ -168,8 +160,7 @@ def restart_comparison(surface: Surface, now: int) -> Change:
 
     Nothing that was learned is changed.
     """
-    changed = _changed(surface, now, comparison_restarted_at=now, guarded_since=None, guarded_arms={})
-    return _change(surface, changed, "restart comparison")
+    return Change(_changed(surface, now, comparison_restarted_at=now, guarded={}), "restart comparison")
 
 
 # Arms
@@ -207,23 +198,21 @@ def promote(surface: Surface, arm: str, now: int) -> Change:
         arm_learners={name: number for name, number in surface.arm_learners.items() if name != arm},
         promoted=arm,
         comparison_restarted_at=now,
-        guarded_since=None,
-        guarded_arms={},
+        guarded={},
     )
-    return _change(surface, changed, "promote arm", f"{arm}: {policy} is the policy of the surface")
+    return Change(changed, "promote arm", f"{arm}: {policy} is the policy of the surface")
 
 
 def activate_guard(surface: Surface, now: int, arm: str = LEARNER_ARM) -> Change:
     """Returns the surface with the baseline order served to all but the exploration share of requests of an arm."""
     if arm in surface.guarded:
         return Change(surface)
-    if arm == LEARNER_ARM:
-        changed = _changed(surface, now, guarded_since=now)
-    else:
-        changed = _changed(surface, now, guarded_arms={**surface.guarded_arms, arm: now})
+    changed = _changed(surface, now, guarded={**surface.guarded, arm: now})
     worse = "the learner" if arm == LEARNER_ARM else f'arm "{arm}"'
-    detail = f"the baseline order is served to {changed.share:.4g} of requests: {worse} gets fewer clicks"
-    return _change(surface, changed, "activate guard", detail)
+    detail = (
+        f"the baseline order is served to {changed.shares[BASELINE_ARM]:.4g} of requests: {worse} gets fewer clicks"
+    )
+    return Change(changed, "activate guard", detail)
 
 
 # Items
@@ -320,15 +309,6 @@ def _with_labels(
 
 
 # Versions and checks
-
-
-def _change(before: Surface, after: Surface, action: str, detail: str = "") -> Change:
-    """Returns a change with the shares of arms before and after it, if they differ."""
-    change = Change(after, action, detail)
-    if before.shares == after.shares:
-        return change
-    arms = (before.arm_shares, after.arm_shares)
-    return change._replace(holdout=(before.share, after.share), arms=arms if any(arms) else None)
 
 
 def _changed(surface: Surface, now: int, **fields: Any) -> Surface:

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from ..events import Event, Listed
-from ..model import DRAW_KEY, Arm, Unavailable
+from ..model import DRAW_KEY, Arm
 from .store_calls import in_thread
 
 if TYPE_CHECKING:
@@ -33,16 +33,20 @@ if TYPE_CHECKING:
 SIGNATURE_BYTES = 16
 MAX_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window
 GRACE = 60_000  # milliseconds in which other processes may still sign with a secret that was just retired
-ATTEMPTS = 20  # at a rotation while other processes rotate
 SECRETS = "token secrets"  # the name of a fact
 MAX_TOKEN_LENGTH = 16_384
 LOOKUP_SECONDS = 0.1  # minimum time between two lookups of a secret that a token names
 FOLLOW_SECONDS = 5.0  # between two checks whether another process has rotated secrets
+NOT_SIGNED = "the token is not signed by this service"
 FEW_ABSENT = 24  # of more absent items than 1 in so many, a token has a bitmap
 
 
 class InvalidToken(ValueError):
     """The token was not issued by this service, or does not fit the feedback."""
+
+
+class UnknownSecret(InvalidToken):
+    """The token names a secret that is not known here; another process may have created it."""
 
 
 class Secret(msgspec.Struct, frozen=True, array_like=True):
@@ -74,13 +78,6 @@ class Signer:
         newest = next((secret for secret in stored if secret.retired_at is None), stored[-1])
         self.number, self._key, self._prefix = newest.number, newest.key, newest.number.to_bytes(2, "big")
 
-    def knows(self, token: str) -> bool:
-        """Returns False if a token names a secret that is not known here; another process may have created it."""
-        try:
-            return int.from_bytes(urlsafe_b64decode(token[:4])[:2], "big") in self._secrets
-        except (ValueError, binascii.Error):
-            return True
-
     def sign(self, event: Event) -> str:
         """Returns the token of an event."""
         listed, absent = event.listed, b""
@@ -100,11 +97,11 @@ class Signer:
         if _text(signed) != token:  # decoding ignores foreign characters, and idle bits of the last one
             raise InvalidToken("the token is damaged")
         secret = self._secrets.get(int.from_bytes(signed[:2], "big"))
+        if secret is None:
+            raise UnknownSecret(NOT_SIGNED)
         signature, body = signed[2 : 2 + SIGNATURE_BYTES], signed[2 + SIGNATURE_BYTES :]
-        if secret is None or not hmac.compare_digest(
-            blake2b(body, digest_size=SIGNATURE_BYTES, key=secret.key).digest(), signature
-        ):
-            raise InvalidToken("the token is not signed by this service")
+        if not hmac.compare_digest(blake2b(body, digest_size=SIGNATURE_BYTES, key=secret.key).digest(), signature):
+            raise InvalidToken(NOT_SIGNED)
         event = _event(body)
         _check(event, secret)
         return event
@@ -151,22 +148,17 @@ def rotate_secret(store: Store, now: int, forget: bool = False) -> int:
     """Stores a new secret and returns its number; it is durable when this returns. Raises StoreError.
 
     Old secrets are deleted once all their tokens are past their late windows; all of them at once with ``forget``.
-    Concurrent rotations follow each other: no two secrets have the same number. Raises Unavailable if there are many.
     """
     open_secrets(store)
-    for _ in range(ATTEMPTS):
-        before = store.get(SECRETS) or b""
-        number, after = _rotated(_decode_secrets(before), now, forget)
-        if store.put(SECRETS, after, expected=before) == after:
-            return number
-    raise Unavailable("other processes are rotating secrets all the time; retry")
 
+    def rotated(before: bytes) -> bytes:
+        stored = _decode_secrets(before)
+        alive = [s for s in stored if s.retired_at is None or s.retired_at + MAX_WINDOW > now]
+        retired = [msgspec.structs.replace(s, retired_at=s.retired_at or now) for s in alive]
+        fresh = Secret(stored[-1].number % 65535 + 1, random_secrets.token_bytes(32))
+        return msgspec.msgpack.encode([*([] if forget else retired), fresh])
 
-def _rotated(stored: list[Secret], now: int, forget: bool) -> tuple[int, bytes]:
-    alive = [s for s in stored if s.retired_at is None or s.retired_at + MAX_WINDOW > now]
-    retired = [msgspec.structs.replace(s, retired_at=s.retired_at or now) for s in alive]
-    fresh = Secret(stored[-1].number % 65535 + 1, random_secrets.token_bytes(32))
-    return fresh.number, msgspec.msgpack.encode([*([] if forget else retired), fresh])
+    return _decode_secrets(store.change(SECRETS, rotated))[-1].number
 
 
 class SecretCache:
@@ -199,7 +191,9 @@ class SecretCache:
 
     async def read(self, token: str) -> Event:
         """Returns the event of a token; looks for its secret in the store if it is unknown. Raises InvalidToken."""
-        if not self.signer.knows(token):
+        try:
+            return self.signer.read(token)
+        except UnknownSecret:
             await self._look_up()
         return self.signer.read(token)
 

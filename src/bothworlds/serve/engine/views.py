@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from ..model import (
 from ..outcomes import feedback_notice, is_learned
 from ..reports import report as reports
 from ..reports.exploration_cost import shrunk_rates
-from ..reports.inputs import DAY, LearnedState, ReportRequest, SurfaceState
+from ..reports.inputs import DAY, LearnedState, ReportRequest
 from ..schemas import EffectsView, EventView, FeedbackEnds, Headline, ReportView, StateView
 from ..stores import StoreError
 from .served import NOBODY, UNCONSTRAINED, Constraints, Visitor
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .recorder import Recorder
     from .served import Registry, Served, ServedLearner
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -123,6 +125,16 @@ def drawn_from(served: Served, one: ServedLearner, now: int, visitor: Visitor = 
     return Drawn(lists.items.tolist(), lists.free.tolist(), lists.marginals, lists.id, lists.source.made_at, share)
 
 
+def _in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Returns a coroutine method that calls a method in a worker thread."""
+
+    @wraps(method)
+    async def call(*arguments: P.args, **options: P.kwargs) -> T:
+        return await in_thread(partial(method, *arguments, **options))
+
+    return call
+
+
 class Reports:
     """Tells about events, states and surfaces.
 
@@ -163,7 +175,8 @@ class Reports:
             raise Unknown(f"the surface of event {event.id.hex()!r} is not known here")
         return event_view(event, served.surface)
 
-    async def state(
+    @_in_thread
+    def state(
         self,
         surface: str,
         context: Mapping[str, Any] | None = None,
@@ -174,11 +187,8 @@ class Reports:
 
         Of one arm; if there are more items than ``limit``, those that are shown with the largest probability.
         """
-        return await in_thread(self._state, surface, context or {}, arm, limit)
-
-    def _state(self, surface: str, context: Mapping[str, Any], arm: Arm, limit: int) -> StateView:
         served, one = self._learner(surface, arm)
-        visitor, now = served.visitor(context, grow=False), self._clock()
+        visitor, now = served.visitor(context or {}, grow=False), self._clock()
         counts, drawn = read_counts(served, one, self._registry), drawn_from(served, one, now, visitor)
         changed = read_changes(self._store, one.learner.id)[1]
         items, whole = served.surface.items, served.surface.settings.objective == "clicks"
@@ -215,16 +225,14 @@ class Reports:
             raise Unknown(f"surface {surface!r} has no arm {arm!r}")
         return served, served.learner(arm)
 
-    async def effects(
+    @_in_thread
+    def effects(
         self, surface: str, visitor: str | None = None, item: str | None = None, arm: Arm = LEARNER_ARM
     ) -> EffectsView:
         """Returns which pairs of labels matter, or, for one pair, what visitors with a value like; see ``Ranker``.
 
         Raises Invalid for labels that are not declared.
         """
-        return await in_thread(self._effects, surface, visitor, item, arm)
-
-    def _effects(self, surface: str, visitor: str | None, item: str | None, arm: Arm) -> EffectsView:
         served, one = self._learner(surface, arm)
         if (visitor is None) != (item is None):
             raise Invalid("effects need a label of visitors and one of items, or neither", "?visitor")
@@ -252,7 +260,8 @@ class Reports:
 
     # Reports
 
-    async def report(
+    @_in_thread
+    def report(
         self,
         surface: str,
         *,
@@ -269,42 +278,36 @@ class Reports:
         since, until = since if since is not None else now - DAY, until or now
         if since >= until:
             raise Invalid("since must be before until", "/since")
-        seen_by = ({SEGMENT: segment} if segment else {}) | dict(context or {})
-        report = await in_thread(self._report, surface, segment, seen_by, since, until, now)
-        report["warnings"] += self._warnings()
-        return report
-
-    def _report(
-        self, surface: str, segment: str | None, context: Mapping[str, Any], since: int, until: int, now: int
-    ) -> ReportView:
         served = self._registry.served(surface)
-        visitor = served.visitor(context, grow=False)
+        visitor = served.visitor(({SEGMENT: segment} if segment else {}) | dict(context or {}), grow=False)
         id, endings = served.surface.id, self._store.endings(served.surface.id, now - DAY, now)
         ends: FeedbackEnds = {"since": now - DAY, **endings._asdict()}  # type: ignore[typeddict-item]
         notice = feedback_notice(served.surface.settings.feedback, endings)
-        state = SurfaceState(
+        request = ReportRequest(
             served.surface,
             self._learned_state(served, now, visitor),
+            segment,
+            since,
+            until,
+            now,
             duplicates=self._duplicates(id),
-            warnings=_surface_warnings(served) + ([notice] if notice else []),
+            warnings=[*_surface_warnings(served), *([notice] if notice else []), *self._warnings()],
             outstanding=self._store.open_events(id),
             settled=self._store.last_numbers().get(id, 0),
             feedback=ends,
         )
-        return reports.surface_report(self._store, ReportRequest(state, segment, since, until, now), self.cache)
+        return reports.surface_report(self._store, request, self.cache)
 
-    async def headline(self, surface: str) -> Headline:
+    @_in_thread
+    def headline(self, surface: str) -> Headline:
         """Returns pages, clicks per page and uplift of the last day and of the recent window; reads no events.
 
         What was learned is there if the surface is in use here: a list of many surfaces must not load all states.
         """
-        return await in_thread(self._headline, surface)
-
-    def _headline(self, surface: str) -> Headline:
         served, now = self._registry.served(surface), self._clock()
         in_use = served.learner(served.surface.first_arm).lists is not None
-        state = SurfaceState(served.surface, self._learned_state(served, now) if in_use else None)
-        return reports.headline(self._store, state, now, self.cache)
+        learned = self._learned_state(served, now) if in_use else None
+        return reports.headline(self._store, served.surface, learned, now, self.cache)
 
     def _learned_state(self, served: Served, now: int, visitor: Visitor = NOBODY) -> LearnedState | None:
         """Returns the state of the first policy, with the counts of all; None if its policy cannot learn the log."""

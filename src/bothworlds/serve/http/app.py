@@ -93,7 +93,7 @@ class Service:
         self._hosts = frozenset(host.encode() for host in hosts)
         self._api = Router(api_routes(self.handlers(), self._authorise), redirect_slashes=False, default=not_found)
         forms = SurfaceForms(engine, self._surfaces, self._sessions, self.config.limits)
-        own_pages = routes(Sources(engine, self.metrics.latency, OPERATIONS))
+        own_pages = routes(Sources(engine, OPERATIONS))
         pages = [*self._sessions.routes(), *forms.routes(), *own_pages]
         self._pages = Router(pages, redirect_slashes=False, default=not_found)
         self._monitor: asyncio.Task[None] | None = None

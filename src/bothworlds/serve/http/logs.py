@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -16,8 +16,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..config import Limits
-from ..model import rfc3339
-from ..schemas import RetentionView
 from .body import check_media_type, stream_body
 from .operations import NDJSON
 from .problems import Problem, json_response
@@ -28,10 +26,6 @@ if TYPE_CHECKING:
 ROWS_PER_PIECE = 2000
 HEADER_START = b'{"format":'
 MAX_HEADER_BYTES = 64 << 20  # the first line of an export lists up to 50,000 items
-ACCEPTED = {"*/*", "application/*", NDJSON, "application/ndjson", "application/jsonl"}
-
-# What events have and rows do not, so that an import cannot restore it.
-NOT_EXPORTED = {"bothworlds-not-exported": "visitors, late clicks"}
 
 _row = msgspec.json.Decoder(dict[str, Any])
 
@@ -46,14 +40,11 @@ class LogEndpoints:
         self._registry, self._log, self._limits = engine.registry, engine.log, limits
 
     async def export(self, request: Request, actor: str) -> Response:
-        _check_format(request)
-        self._registry.surface(request.path_params["surface"])
-        missing = NOT_EXPORTED | _missing_events(await self._log.retention_of(request.path_params["surface"]))
         pieces = _read_in_pieces(self._log.export(request.path_params["surface"]))
         # The first piece is read before the response starts: an unavailable store then gives an error response instead
         # of a truncated one.
         first = await anext(pieces, b"")
-        return ClosingStream(first, pieces, missing)
+        return ClosingStream(first, pieces)
 
     async def import_log(self, request: Request, actor: str) -> Response:
         check_media_type(request.scope, [NDJSON.encode()])
@@ -85,32 +76,16 @@ class LogEndpoints:
                 yield _decode_row(line, number)
 
 
-def _check_format(request: Request) -> None:
-    """Raise a 422 or 406 if another format than NDJSON is requested by ``?format=`` or ``Accept``."""
-    named = request.query_params.get("format", "ndjson")
-    if named != "ndjson":
-        raise Problem(422, f"there is no format {named[:40]!r}; a log is exported as ndjson")
-    accepted = request.headers.get("accept", "*/*").lower().split(",")
-    if ACCEPTED.isdisjoint(part.partition(";")[0].strip() for part in accepted):
-        raise Problem(406, f"a log is sent as {NDJSON}")
-
-
-def _missing_events(retention: RetentionView) -> dict[str, str]:
-    """Return what the headers of an export say about deleted events."""
-    headers = {"bothworlds-deleted-events": str(retention["deleted"])} if retention["deleted"] else {}
-    return headers | ({} if retention["until"] is None else {"bothworlds-deleted-until": rfc3339(retention["until"])})
-
-
 class ClosingStream(StreamingResponse):
     """A streamed response that closes its source at the end, also if the client disconnects before."""
 
-    def __init__(self, first: bytes, rest: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+    def __init__(self, first: bytes, rest: AsyncGenerator[bytes]) -> None:
         async def pieces() -> AsyncIterator[bytes]:
             yield first
             async for piece in rest:
                 yield piece
 
-        super().__init__(pieces(), media_type=NDJSON, headers=headers)
+        super().__init__(pieces(), media_type=NDJSON)
         self._source = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

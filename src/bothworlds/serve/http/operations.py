@@ -176,7 +176,7 @@ OPERATIONS = (
     ),
     Operation(
         "GET", SURFACE + "/export", "export", "admin", "Export the log, one row per list and slot",
-        {200: (NDJSON,)}, (406, 422), query={"format": "ndjson"},
+        {200: (NDJSON,)},
     ),
     Operation(
         "POST", SURFACE + "/import", "import_log", "admin", "Import a log and learn from it", {200: Imported},
@@ -354,7 +354,6 @@ _QUERY: dict[str, dict[str, Any]] = {
     "arm": {"type": "string", "maxLength": 128},
     "since": {"type": "string", "format": "date-time"},
     "until": {"type": "string", "format": "date-time"},
-    "format": {"type": "string", "enum": ["ndjson"]},
     "visitor": {"type": "string", "minLength": 1, "maxLength": 256},
     "surface": {"type": "string", "minLength": 1, "maxLength": 128},
     "request_id": {"type": "string", "minLength": 1, "maxLength": 256},

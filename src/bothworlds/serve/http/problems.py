@@ -38,7 +38,6 @@ TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
-    406: "No such format",
     408: "Too slow",
     409: "Changed by somebody else",
     412: "Changed by somebody else",

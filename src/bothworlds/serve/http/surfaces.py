@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..config import Limits
-from ..model import Conflict, StateConflict, Surface, Unknown, learned_again
+from ..model import Conflict, StateConflict, Surface, learned_again
 from ..schemas import ItemChanges, Promotion, Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
 from ..stores import VersionConflict
 from .body import check_count, check_media_type, decode, read_body
@@ -44,43 +44,43 @@ class SurfaceEndpoints:
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self._registry, self._administration = engine.registry, engine.administration
-        self._reports, self._log, self._limits = engine.reports, engine.log, limits
+        self._log, self._limits = engine.log, limits
 
     async def list_surfaces(self, request: Request, actor: str) -> Response:
         return json_response({"surfaces": [view_of(surface) for surface in self._registry.all_surfaces()]})
 
     async def get_surface(self, request: Request, actor: str) -> Response:
-        surface = self._registry.surface(_path(request, "surface"))
+        surface = self._registry.surface(request.path_params["surface"])
         # Weak comparison: a proxy that compresses responses makes entity tags weak.
         if etag(surface) in {tag.removeprefix("W/") for tag in _tags(request, "if-none-match")}:
             return Response(status_code=304, headers={"etag": etag(surface)})
         return _surface_response(surface)
 
     async def put_surface(self, request: Request, actor: str) -> Response:
-        name, body = _path(request, "surface"), await self._body(request, _surface_request)
+        name, body = request.path_params["surface"], await self._body(request, _surface_request)
         self._check_limits(name, body)
-        expected, before = self._expected_version(request, name, body), self._find(name)
+        expected, before = self._expected_version(request, body), self._find(name)
         surface, created = await _with_preconditions(
             request, self._administration.put_surface(name, body, actor=actor, if_version=expected)
         )
         return await self._changed(before, surface, 201 if created else 200)
 
     async def patch_surface(self, request: Request, actor: str) -> Response:
-        name, body = _path(request, "surface"), await self._body(request, _surface_changes)
+        name, body = request.path_params["surface"], await self._body(request, _surface_changes)
         self._check_limits(name, body)
-        expected, before = self._expected_version(request, name, body), self._find(name)
+        expected, before = self._expected_version(request, body), self._find(name)
         change = self._administration.patch_surface(name, body, actor=actor, if_version=expected)
         return await self._changed(before, await _with_preconditions(request, change))
 
     async def delete_surface(self, request: Request, actor: str) -> Response:
-        name = _path(request, "surface")
+        name = request.path_params["surface"]
         self._registry.surface(name)
-        expected = self._expected_version(request, name, {})
+        expected = self._expected_version(request, {})
         await _with_preconditions(request, self._administration.delete_surface(name, actor=actor, if_version=expected))
         return Response(status_code=204)
 
     async def put_item(self, request: Request, actor: str) -> Response:
-        name, item = _path(request, "surface"), _path(request, "item")
+        name, item = request.path_params["surface"], request.path_params["item"]
         before = {known.name for known in self._registry.surface(name).items if known.state != "removed"}
         self._check_limits(name, {"items": [item]})
         changes = msgspec.to_builtins(await self._decoded(request, _item_changes, b"{}"))
@@ -98,19 +98,17 @@ class SurfaceEndpoints:
 
     async def reset(self, request: Request, actor: str) -> Response:
         await self._decoded(request, _reset, b"{}")
-        await self._administration.reset(_path(request, "surface"), actor=actor)
+        await self._administration.reset(request.path_params["surface"], actor=actor)
         return Response(status_code=204)
 
     async def restart_comparison(self, request: Request, actor: str) -> Response:
-        name = _path(request, "surface")
-        self._expected_version(request, name, {})
-        return _surface_response(
-            await _with_preconditions(request, self._administration.restart_comparison(name, actor=actor))
-        )
+        name, expected = request.path_params["surface"], self._expected_version(request, {})
+        change = self._administration.restart_comparison(name, actor=actor, if_version=expected)
+        return _surface_response(await _with_preconditions(request, change))
 
     async def promote(self, request: Request, actor: str) -> Response:
-        name, body = _path(request, "surface"), await self._body(request, _promotion)
-        expected = self._expected_version(request, name, body)
+        name, body = request.path_params["surface"], await self._body(request, _promotion)
+        expected = self._expected_version(request, body)
         change = self._administration.promote(name, body["arm"], actor=actor, if_version=expected)
         return _surface_response(await _with_preconditions(request, change))
 
@@ -118,7 +116,7 @@ class SurfaceEndpoints:
         start = await self._decoded(request, _warm_start)
         if not start.baseline:
             raise Problem(422, "a warm start needs baseline: true")
-        name = _path(request, "surface")
+        name = request.path_params["surface"]
         await self._administration.start_from_baseline(name, rounds=start.rounds, actor=actor)
         return Response(status_code=204)
 
@@ -130,9 +128,9 @@ class SurfaceEndpoints:
     async def _change_item(
         self, request: Request, action: ItemAction, actor: str, labels: dict[str, Any] | None = None
     ) -> Surface:
-        name = _path(request, "surface")
-        self._expected_version(request, name, {})
-        change = self._administration.change_item(name, _path(request, "item"), action, labels=labels, actor=actor)
+        name, item = request.path_params["surface"], request.path_params["item"]
+        expected = self._expected_version(request, {})
+        change = self._administration.change_item(name, item, action, labels=labels, actor=actor, if_version=expected)
         return await _with_preconditions(request, change)
 
     async def _decoded(self, request: Request, decoder: msgspec.json.Decoder[Any], empty: bytes = b"") -> Any:
@@ -146,24 +144,19 @@ class SurfaceEndpoints:
         content: dict[str, Any] = msgspec.to_builtins(await self._decoded(request, decoder))
         return content
 
-    def _expected_version(self, request: Request, name: str, body: dict[str, Any]) -> int | None:
-        """Return the version that the surface must have for a change; None for any, 0 if it must not exist.
+    def _expected_version(self, request: Request, body: dict[str, Any]) -> int | None:
+        """Return the version that the surface must have; None for any, 0 if it must not exist, -1 for none at all.
 
-        Removes ``version`` from the body. Raises a 412 if ``If-Match`` or ``If-None-Match`` fails, a 409 if the version
-        in the body is not the current one.
+        Removes ``version`` from the body.
         """
         version: int | None = body.pop("version", None)
-        current = self._find(name)
-        tags, absent = _tags(request, "if-match"), _tags(request, "if-none-match")
-        if tags and (current is None or not {"*", etag(current)} & tags):
-            raise Problem(412, _stale(current))
-        if current is not None and {"*", etag(current)} & absent:
-            raise Problem(412, "the surface exists already")
-        if current is not None and version not in (None, current.version):
-            raise Problem(409, _stale(current))
-        if current is None and "*" in absent:
-            return 0
-        return current.version if current is not None and tags - {"*"} else version
+        current = self._find(request.path_params["surface"])
+        known = set() if current is None else {"*", etag(current)}
+        if match := _tags(request, "if-match"):
+            return current.version if current is not None and known & match else -1
+        if absent := _tags(request, "if-none-match"):
+            return 0 if "*" in absent else -1 if known & absent else version
+        return version
 
     async def _changed(self, before: Surface | None, after: Surface, status: int = 200) -> Response:
         """Return a changed surface, with how many events of its log are learned again because of the change."""
@@ -172,10 +165,8 @@ class SurfaceEndpoints:
         return _surface_response(after, status, events)
 
     def _find(self, name: str) -> Surface | None:
-        try:
-            return self._registry.surface(name)
-        except Unknown:
-            return None
+        served = self._registry.surfaces.get(name)
+        return None if served is None else served.surface
 
     def _check_limits(self, name: str, body: dict[str, Any]) -> None:
         known = self._find(name)
@@ -199,19 +190,8 @@ async def _with_preconditions(request: Request, change: Awaitable[T]) -> T:
         raise Problem(412, str(error)) from error
 
 
-def _path(request: Request, name: str) -> str:
-    part: str = request.path_params[name]
-    return part
-
-
 def _tags(request: Request, name: str) -> set[str]:
     return {tag.strip() for tag in request.headers.get(name, "").split(",") if tag.strip()}
-
-
-def _stale(current: Surface | None) -> str:
-    if current is None:
-        return "there is no such surface"
-    return f"the surface now has version {current.version}; read it again, and send the change for that version"
 
 
 def _surface_response(surface: Surface, status: int = 200, again: int | msgspec.UnsetType = msgspec.UNSET) -> Response:

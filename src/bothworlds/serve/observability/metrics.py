@@ -7,7 +7,6 @@ worker writes to a file there, and the worker that answers /metrics adds the fil
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,14 +33,9 @@ GAUGES = (
     ("queue_length", "Feedback waiting to be stored.", "livesum"),
     ("solver_seconds", "How long the last policy took to solve.", "livemax"),
     ("open_events", "Lists shown and not settled yet.", "livemax"),
-    ("changes_detected", "Changes of visitors that policies have detected since the start.", "livesum"),
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
     ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
     ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),
-    ("arms", "Arms of surfaces, beside their own policies and holdouts.", "livemax"),
-    ("arms_ahead", "Arms shown to get more clicks than the one that they are compared with.", "livemax"),
-    ("arms_behind", "Arms shown to get fewer clicks than the one that they are compared with.", "livemax"),
-    ("events_deleted", "Events deleted since the start, on request or because of their age.", "livesum"),
     ("unknown_label_values", "Values of labels that are not declared, served as unknown since the start.", "livesum"),
     ("ready", "1 if the service is ready.", "livemin"),
 )
@@ -65,7 +59,6 @@ class Metrics:
             name: Gauge(f"bothworlds_{name}", description, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]
             for name, description, mode in GAUGES
         }
-        self._rank_seconds: deque[float] = deque(maxlen=1000)
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -74,8 +67,6 @@ class Metrics:
         if child is None:
             child = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
             self._children[method, route, status] = child
-        if route == RANK:
-            self._rank_seconds.append(seconds)
         child[0].inc()
         child[1].observe(seconds)
 
@@ -95,14 +86,6 @@ class Metrics:
                 gauge.set(value)
             elif isinstance(milliseconds, int | float):
                 gauge.set(milliseconds / 1000)
-
-    def latency(self) -> dict[str, float | None]:
-        """Return the median and the 99th percentile latency of the latest 1000 rank requests; None before the first."""
-        ordered = sorted(self._rank_seconds)
-        if not ordered:
-            return {"rank_p50_ms": None, "rank_p99_ms": None}
-        p50, p99 = (ordered[int(share * (len(ordered) - 1))] * 1000 for share in (0.5, 0.99))
-        return {"rank_p50_ms": p50, "rank_p99_ms": p99}
 
     def exposition(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

@@ -75,15 +75,7 @@ class Visitors:
             settings = {"holdout": 0.1, "attribution_seconds": 60, "late_seconds": 3600}
             body = {"slots": self._world.n_positions, "items": self.items, **settings}
             self._client.call("PUT", path, body)
-        self.views = self._rounds(f"{path}/state")
-
-    def _rounds(self, path: str) -> int:
-        try:
-            return int(self._client.call("GET", path)["rounds"])
-        except ClientError as error:
-            if error.status != 404:
-                raise
-            return 0  # there were no visitors yet
+        self.views = int(self._client.call("GET", f"{path}/state")["rounds"])
 
     def visit(self) -> None:
         """Simulate one page view."""

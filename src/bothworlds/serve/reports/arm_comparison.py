@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from ..model import LEARNER_ARM, Arm, Surface
 from ..schemas import ArmComparison, ArmLine
-from ..stores import Store
 from .inputs import segment_alpha
-from .strata import ArmHistory, ArmTotals, pair_of, sum_of
+from .strata import ArmTotals, pair_of, sum_of
 from .uplift import ARMS_ALPHA, arm_summary, untrusted, uplift_of
 
 
@@ -55,25 +54,6 @@ def arm_lines(surface: Surface, strata: Sequence[ArmTotals], segment: str | None
         }
         for arm, (policy, policy_settings) in _policies(surface).items()
     ]
-
-
-def compared_arms(store: Store, history: ArmHistory, surface: Surface, now: int) -> dict[Arm, int]:
-    """Return for every arm 1 if it is shown to get more clicks than the first one, -1 if fewer, and otherwise 0.
-
-    Raises StoreError.
-    """
-    if not surface.settings.arms:
-        return {}
-    strata = history.arms_since_start(store, surface, None, now + 1, now)
-    return {arm: direction_of(comparison) for arm, comparison in compare_arms(surface, strata).items()}
-
-
-def direction_of(comparison: ArmComparison) -> int:
-    """Return 1 or -1 if zero is outside of the interval, and otherwise 0."""
-    low, high = comparison["low"], comparison["high"]
-    if not comparison["enough"] or low is None or high is None:
-        return 0
-    return 1 if low > 0.0 else -1 if high < 0.0 else 0
 
 
 def _policies(surface: Surface) -> dict[Arm, tuple[str, dict[str, object]]]:

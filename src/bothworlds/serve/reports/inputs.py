@@ -45,30 +45,20 @@ class LearnedState(NamedTuple):
         return entropy_of(self.marginals)
 
 
-class SurfaceState(NamedTuple):
-    """A surface, and what was learned, if that is known."""
+class ReportRequest(NamedTuple):
+    """Which report is requested, and what is known of the surface: of ``segment`` (None: all), from ``since``."""
 
     surface: Surface
-    learned: LearnedState | None
+    learned: LearnedState | None  # None: not known
+    segment: str | None
+    since: int
+    until: int
+    now: int
     duplicates: int = 0  # pieces of repeated feedback since the process started
     warnings: Sequence[str] = ()
     outstanding: int = 0  # pages that are not settled yet
     settled: int = 0  # events ever
     feedback: FeedbackEnds | None = None
-
-
-class ReportRequest(NamedTuple):
-    """Which report is requested: of ``segment`` (None: all of them together), from ``since`` until ``until``."""
-
-    state: SurfaceState
-    segment: str | None
-    since: int
-    until: int
-    now: int
-
-    @property
-    def surface(self) -> Surface:
-        return self.state.surface
 
 
 def bucket_length(request: ReportRequest) -> int:

@@ -66,7 +66,7 @@ class ItemFiguresCache:
 
 def _figures(store: Store, request: ReportRequest) -> ItemFigures:
     n = len(request.surface.items)
-    learned = request.state.learned
+    learned = request.learned
     shown, clicked = np.zeros((2, n)) if learned is None else (learned.shown.sum(axis=1), learned.clicked.sum(axis=1))
     return ItemFigures(shown, clicked, weighted_rates(latest_events(store, request), n))
 

@@ -9,7 +9,6 @@ the comparison started gets 1 / (k (k + 1)).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 from ..model import Surface
@@ -17,11 +16,10 @@ from ..schemas import RecentWindow
 from ..stores import Store
 from .inputs import DAY, HOUR, MINUTE, segment_alpha
 from .strata import ArmHistory, pair_of, sum_of
-from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, comparable, spent, uplift_of
+from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, spent, uplift_of
 
 LENGTHS = (DAY, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE)
-LONG_LENGTHS = (7 * DAY, 30 * DAY)  # for surfaces with few clicks a day
-DAY_WEIGHT, OTHER_WEIGHT = 1 / 2, 1 / 14  # of the error: days are what most surfaces are compared by
+DAY_WEIGHT, OTHER_WEIGHT = 1 / 2, 1 / 10  # of the error: days are what most surfaces are compared by
 
 
 class WindowTotals(NamedTuple):
@@ -70,13 +68,11 @@ def recent_window(
     segment: str | None,
     until: int,
     rounds: int,
-    has_holdout: bool,
 ) -> WindowTotals:
     """Return the longest window of at most a day or two that has at most half of the ``rounds`` learned from.
 
-    So at least half of the pages, and the expensive exploration among them, come before it. If such a window has too
-    few clicks to compare the arms, it is made of weeks or of 30 days, provided that it has at most half of the pages.
-    If even the last minutes have more than half of all pages, the window is these minutes. Raises StoreError.
+    So at least half of the pages, and the expensive exploration among them, come before it. If even the last minutes
+    have more than half of all pages, the window is these minutes. Raises StoreError.
     """
 
     def last(length: int) -> WindowTotals:
@@ -86,17 +82,7 @@ def recent_window(
         pairs = [pair_of(totals) for totals in history.arm_totals(store, surface, segment, since, until)]
         return WindowTotals(since, until, pairs, alpha)
 
-    def is_recent(window: WindowTotals) -> bool:
-        return 2 * window.learner.pages <= rounds
-
-    windows = map(last, LENGTHS)
-    first = next(windows)
-    window = first if is_recent(first) else next(filter(is_recent, windows), None) or last(MINUTE)
-    if window is first and has_holdout and not comparable(window.strata):
-        for window in takewhile(is_recent, map(last, LONG_LENGTHS)):
-            if comparable(window.strata):
-                break
-    return window
+    return next((window for window in map(last, LENGTHS) if 2 * window.learner.pages <= rounds), None) or last(MINUTE)
 
 
 def window_summary(window: WindowTotals, has_holdout: bool) -> RecentWindow:

@@ -44,7 +44,6 @@ from .inputs import (
     MINUTE,
     LearnedState,
     ReportRequest,
-    SurfaceState,
     bucket_length,
     missing_events_warning,
     retention_view,
@@ -90,19 +89,20 @@ class _Progress(TypedDict):
 
 def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> ReportView:
     """Return the whole report; raises StoreError if the store cannot be read."""
-    state, surface = request.state, request.surface
+    surface = request.surface
     history = store.history(surface.id, request.since, request.until, bucket_length(request))
     rows = segment_rows(history, request.segment)
     kept = sums_kept_since(surface, request.now)
     arms = range_totals(store, surface.id, request.segment, request.since, request.until, kept)
     learner, holdout = pair_of(arms)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
-    window = _window(store, state, cache, request.segment, request.until, has_holdout)
+    rounds = _rounds(request.learned)
+    window = recent_window(store, cache.history, surface, request.segment, request.until, rounds)
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
     items = item_lines(store, request, cache.figures)
-    retention = retention_view(surface.settings, store.deleted(surface.id), state.settled)
+    retention = retention_view(surface.settings, store.deleted(surface.id), request.settled)
     return {
         "surface": surface.name,
         "segment": request.segment,
@@ -118,28 +118,27 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "items": most_shown_lines(items),
         "items_total": len(items),
         "series": _series(rows, arms, surface),
-        "marginals": _marginals(state.learned, surface),
-        "marginals_history": _marginals_history(store, request, state.learned),
+        "marginals": _marginals(request.learned, surface),
+        "marginals_history": _marginals_history(store, request, request.learned),
         "learning": _learning(request, rows, window),
         "shift": shift(store, request),
         "changes": _changes(store, request),
-        "warnings": [*state.warnings, *missing_events_warning(retention, request.since)],
+        "warnings": [*request.warnings, *missing_events_warning(retention, request.since)],
         "retention": retention,
         "segments": sorted({row["segment"] for row in history}),
         "objective": surface.settings.objective,
-        **({} if state.feedback is None else {"feedback": state.feedback}),  # type: ignore[typeddict-item]
+        **({} if request.feedback is None else {"feedback": request.feedback}),  # type: ignore[typeddict-item]
     }
 
 
-def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) -> Headline:
+def headline(store: Store, surface: Surface, learned: LearnedState | None, now: int, cache: ReportCache) -> Headline:
     """Return the figures of the last day and of the recent window, without reading events; raises StoreError.
 
     It may not be known what was learned.
     """
-    surface = state.surface
     learner, holdout = pair_of(range_totals(store, surface.id, None, now - DAY, now + MINUTE))
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
-    window = _window(store, state, cache, None, now, has_holdout)
+    window = recent_window(store, cache.history, surface, None, now, _rounds(learned))
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, None, now + 1, now) if has_holdout else []
     return {
@@ -150,7 +149,7 @@ def headline(store: Store, state: SurfaceState, now: int, cache: ReportCache) ->
         "sample_ratio": ratio,
         "guard_since": surface.all_guarded_since,
         "objective": surface.settings.objective,
-        **_progress(state, window),
+        **_progress(surface, learned, window),
     }
 
 
@@ -175,22 +174,15 @@ def _uplift(strata: Sequence[ArmTotals], surface: Surface, segment: str | None) 
     return uplift_of(pairs, WHOLE_ALPHA * segment_alpha(segment), surface.compared_since)
 
 
-def _window(
-    store: Store, state: SurfaceState, cache: ReportCache, segment: str | None, until: int, has_holdout: bool
-) -> WindowTotals:
-    return recent_window(store, cache.history, state.surface, segment, until, _rounds(state.learned), has_holdout)
-
-
 def _rounds(learned: LearnedState | None) -> int:
     return 0 if learned is None else learned.rounds + learned.other_rounds
 
 
-def _progress(state: SurfaceState, window: WindowTotals) -> _Progress:
+def _progress(surface: Surface, learned: LearnedState | None, window: WindowTotals) -> _Progress:
     """Return the progress of learning; with labels, what exploration costs is not known: every context has a list."""
-    learned = state.learned
     if learned is None:
         return {"rounds": 0, "exploration": None, "settled": False, "unsettled": NOT_USED}
-    rounds, is_labelled = _rounds(learned), bool(state.surface.labels or state.surface.item_labels)
+    rounds, is_labelled = _rounds(learned), bool(surface.labels or surface.item_labels)
     cost = None if is_labelled else exploration_cost(learned)
     unsettled = why_unsettled(rounds, window.learner.pages, cost, cost_is_known=not is_labelled)
     return {"rounds": rounds, "exploration": cost, "settled": not unsettled, "unsettled": unsettled}
@@ -299,14 +291,14 @@ def _marginals_history(store: Store, request: ReportRequest, learned: LearnedSta
 
 
 def _learning(request: ReportRequest, rows: Sequence[Mapping[str, Any]], window: WindowTotals) -> Learning:
-    learned = request.state.learned
+    learned = request.learned
     return {
         "entropy": learned.entropy if learned else None,
         "entropy_start": math.log(len(learned.items)) if learned and learned.items else None,
         "policy_id": learned.policy_id if learned else "",
         "policy_age_seconds": max(0.0, (request.now - learned.made_at) / 1000.0) if learned else None,
-        **_progress(request.state, window),
-        "outstanding": request.state.outstanding,
+        **_progress(request.surface, learned, window),
+        "outstanding": request.outstanding,
         "late": sum(row["late"] for row in rows),
-        "duplicates": request.state.duplicates,
+        "duplicates": request.duplicates,
     }

@@ -27,7 +27,7 @@ from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSe
 from ..schemas import ArmFeedback, SampleRatio
 from ..stores import Store
 from .inputs import DAY, HOUR, MINUTE, shortest_retention
-from .strata import ArmHistory, Shares, Stratum, shares_of
+from .strata import ArmHistory, Shares, Stratum
 from .uplift import spent
 
 TOLERANCE = 0.05  # of the odds of feedback: by so much the arms may differ without a loss
@@ -108,8 +108,9 @@ def read_ratio(store: Store, surface: Surface) -> tuple[RatioRecord, bytes | Non
     """Return the record of the current comparison, and the stored bytes; raises StoreError."""
     fact = store.get(ratio_key(surface.id))
     record = None if fact is None else _decode(fact)
-    if record is None or record.started != surface.compared_since:
-        record = RatioRecord(started=surface.compared_since, until=surface.compared_since, shares=shares_of(surface))
+    since = surface.compared_since
+    if record is None or record.started != since:
+        record = RatioRecord(started=since, until=since, shares=surface.compared_shares)
     return record, fact
 
 

@@ -44,32 +44,18 @@ class Stratum(NamedTuple):
     shares: Shares
 
 
-def shares_of(surface: Surface) -> Shares:
-    """Return the shares of the present stratum of a surface."""
-    return {BASELINE_ARM: surface.share} | surface.arm_shares
-
-
 def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
     """Return the changes of shares in entries of the audit log.
 
-    Entries on surfaces with arms have the shares of these as well, before and after.
-
-    >>> share_changes_in([{"at": 5, "holdout": [0.05, 0.1]}, {"at": 6}])
+    >>> share_changes_in([{"at": 5, "shares": [{"holdout": 0.05}, {"holdout": 0.1}]}, {"at": 6}])
     [ShareChange(at=5, before={'holdout': 0.05}, after={'holdout': 0.1})]
     """
-    return [
-        ShareChange(
-            entry["at"],
-            *({BASELINE_ARM: share, **arms} for share, arms in zip(entry["holdout"], entry.get("arms", ({}, {})))),
-        )
-        for entry in entries
-        if "holdout" in entry
-    ]
+    return [ShareChange(entry["at"], *entry["shares"]) for entry in entries if "shares" in entry]
 
 
 def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int, until: int) -> list[Stratum]:
     """Return the strata of a range of time; ``changes`` are in the order of time."""
-    shares = [changes[0].before if changes else shares_of(surface), *(change.after for change in changes)]
+    shares = [changes[0].before if changes else surface.compared_shares, *(change.after for change in changes)]
     starts = [_minute(surface.created_at), *(_minute(change.at + FOLLOW_MS + MINUTE - 1) for change in changes)]
     ends = [*(_minute(change.at) for change in changes), until]
     if surface.comparison_restarted_at is not None:  # the minute of the restart belongs to no comparison

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -35,44 +35,67 @@ class Unstorable(ValueError):
     """The database cannot represent a value of the request, or a stored value cannot be read."""
 
 
-class Session(Protocol):
-    """One transaction, or one consistent view for reading."""
+@lru_cache(maxsize=2 * CHUNK)
+def _with_values(sql: str, count: int) -> str:
+    return sql.replace("IN ?", f"IN ({', '.join('?' * count)})")
+
+
+class Session:
+    """One transaction, or one consistent view for reading; in SQLite."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Runs one statement and returns all rows."""
-        ...
+        rows: list[Row] = self._connection.execute(sql, values).fetchall()
+        return rows
 
     def among(self, sql: str, values: Collection[Any]) -> list[Row]:
         """Runs one statement for any number of values, which take the place of ``IN ?``; returns all rows."""
-        ...
+        chosen, rows = list(values), []
+        for start in range(0, len(chosen), CHUNK):
+            chunk = chosen[start : start + CHUNK]
+            rows += self.run(_with_values(sql, len(chunk)), chunk)
+        return rows
 
     def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Runs one statement for each row of values."""
-        ...
+        self._connection.executemany(sql, rows)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Inserts the rows whose primary key does not exist."""
-        ...
+        values = ", ".join("?" * len(columns))
+        self.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}) ON CONFLICT DO NOTHING", rows)
 
     def update(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Updates one row for each row of values; the last column is the primary key."""
-        ...
+        changes = ", ".join(f"{name} = ?" for name in columns[:-1])
+        self.many(f"UPDATE {table} SET {changes} WHERE {columns[-1]} = ?", rows)
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
         """Yields rows without holding all of them in memory."""
-        ...
+        cursor = self._connection.execute(sql, values)
+        while rows := cursor.fetchmany(1000):
+            yield from rows
 
     def script(self, sql: str) -> None:
         """Runs several statements of the schema inside the transaction of this session."""
-        ...
+        # Connection.executescript would commit first.
+        lines = (line for line in sql.splitlines() if not line.startswith("--"))
+        for statement in "\n".join(lines).replace("BYTEA", "BLOB").split(";"):
+            self._connection.execute(statement)
 
     def lock(self, strength: str) -> str:
         """Returns the clause that locks rows, if other processes may write."""
-        ...
+        return ""
 
-    def has_table(self, name: str) -> bool: ...
+    def has_table(self, name: str) -> bool:
+        return bool(self.run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
 
-    def columns(self, table: str) -> list[str]: ...
+    def columns(self, table: str) -> list[str]:
+        cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
+        return [column[0] for column in cursor.description]
 
 
 class Database(ABC):
@@ -164,59 +187,6 @@ def _has_schema(session: Session, place: str) -> bool:
 # SQLite: one file that belongs to one process; one connection writes behind a lock, each thread can read
 
 
-@lru_cache(maxsize=2 * CHUNK)
-def _with_values(sql: str, count: int) -> str:
-    return sql.replace("IN ?", f"IN ({', '.join('?' * count)})")
-
-
-class SqliteSession:
-    """A ``Session`` on a connection that is in a transaction."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._connection.execute(sql, values).fetchall()
-
-    def among(self, sql: str, values: Collection[Any]) -> list[Row]:
-        chosen, rows = list(values), []
-        for start in range(0, len(chosen), CHUNK):
-            chunk = chosen[start : start + CHUNK]
-            rows += self.run(_with_values(sql, len(chunk)), chunk)
-        return rows
-
-    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._connection.executemany(sql, rows)
-
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        values = ", ".join("?" * len(columns))
-        self.many(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values}) ON CONFLICT DO NOTHING", rows)
-
-    def update(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        changes = ", ".join(f"{name} = ?" for name in columns[:-1])
-        self.many(f"UPDATE {table} SET {changes} WHERE {columns[-1]} = ?", rows)
-
-    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
-        cursor = self._connection.execute(sql, values)
-        while rows := cursor.fetchmany(1000):
-            yield from rows
-
-    def script(self, sql: str) -> None:
-        # Connection.executescript would commit first.
-        lines = (line for line in sql.splitlines() if not line.startswith("--"))
-        for statement in "\n".join(lines).replace("BYTEA", "BLOB").split(";"):
-            self._connection.execute(statement)
-
-    def lock(self, strength: str) -> str:
-        return ""
-
-    def has_table(self, name: str) -> bool:
-        return bool(self.run("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
-
-    def columns(self, table: str) -> list[str]:
-        return [name for (name,) in self.run("SELECT name FROM pragma_table_info(?)", (table,))]
-
-
 class SqliteDatabase(Database):
     """One SQLite file: its lock, the connection that writes, one for lookups, and idle ones that read.
 
@@ -265,7 +235,7 @@ class SqliteDatabase(Database):
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                result = work(SqliteSession(connection))
+                result = work(Session(connection))
                 connection.execute("COMMIT")
             except BaseException as error:
                 self._recover(connection, error)
@@ -287,7 +257,7 @@ class SqliteDatabase(Database):
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
-                yield SqliteSession(connection)
+                yield Session(connection)
                 connection.execute("ROLLBACK")
             except BaseException:
                 connection.close()
@@ -306,7 +276,7 @@ class SqliteDatabase(Database):
             if self._lookups is None:
                 self._lookups = self._reader()
             try:
-                return SqliteSession(self._lookups).among(sql, values)
+                return Session(self._lookups).among(sql, values)
             except BaseException:
                 self._lookups.close()
                 self._lookups = None

@@ -77,13 +77,12 @@ def erase_events(session: Session, now: int, limit: int) -> int:
 
 
 def delete_old_events(
-    session: Session, surface_id: int, before: int, late_before: int, limit: int, audit: Callable[[int], Entries]
+    session: Session, surface_id: int, before: int, late_before: int, limit: int, audit: Entries
 ) -> int:
     """Deletes settled events created before ``before`` whose late window ended before ``late_before``.
 
     Deletes up to ``limit`` of them, the oldest first, and returns how many; only those that the oldest snapshot of
-    their learner covers, or a reset: see ``read_uncovered``. ``audit`` returns the audit entries for the number, if
-    there are any.
+    their learner covers, or a reset: see ``read_uncovered``. Audit entries are written if it deletes any.
     """
     sql = f"SELECT e.id, e.surface_id, e.created_at, e.learner_id, e.number, e.deleted FROM {EVENTS} WHERE {OLD}"
     end = f"ORDER BY e.created_at LIMIT ?{session.lock(SKIP)}"
@@ -99,7 +98,7 @@ def delete_old_events(
         " deleted_number = CASE WHEN deleted_number < ? THEN ? ELSE deleted_number END WHERE surface_id = ?",
         (sum(not row[5] for row in rows), until, until, number, number, surface_id),
     )
-    write_entries(session, audit(len(rows)))
+    write_entries(session, audit)
     return len(rows)
 
 

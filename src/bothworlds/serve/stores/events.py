@@ -388,11 +388,12 @@ def _add(session: Session, table: str, keys: tuple[str, ...], sums: tuple[str, .
 # Imports and counts
 
 
-def import_batch(session: Session, events: Sequence[Event]) -> int:
-    """Inserts and numbers those of these settled events that are not stored; returns how many. Changes its arguments.
+def import_events(session: Session, events: Sequence[Event]) -> int:
+    """Inserts events that are settled by "import", unless they are stored or were deleted; returns how many.
 
-    One log may be imported into several surfaces: an event id that belongs to another surface is replaced by one that
-    is derived from it.
+    They get numbers in the order of the arguments, which are changed, and are in no totals. One log may be imported
+    into several surfaces: an event id that belongs to another surface is replaced by one that is derived from it. A
+    process without the lease may import too: the log of the surface stays locked until the transaction ends.
     """
     for event in events:
         if event.settled_by != "import" or event.settled_at is None:

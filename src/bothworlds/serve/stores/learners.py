@@ -5,7 +5,7 @@ Every transaction that changes surfaces or learners takes the revision first, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -65,7 +65,7 @@ def write_surface(session: Session, surface: Surface, audit: Entries) -> Surface
     return saved
 
 
-def mark_surface(session: Session, surface: Surface, audit: Callable[[int], Entries]) -> None:
+def mark_surface(session: Session, surface: Surface, audit: Entries) -> None:
     """Makes a surface and its learners invisible; see ``Store.delete_surface``. Raises VersionConflict."""
     take_numbers(session, "revision", 1)
     sql = "UPDATE surfaces SET name = NULL WHERE id = ? AND version = ? AND name IS NOT NULL RETURNING id"
@@ -75,8 +75,7 @@ def mark_surface(session: Session, surface: Surface, audit: Callable[[int], Entr
         key = f"{name} {surface.id}"
         session.run("DELETE FROM facts WHERE key = ? OR key LIKE ?", (key, f"{key} %"))
     session.run("UPDATE learners SET deleted = TRUE WHERE surface_id = ?", (surface.id,))
-    events = session.run("SELECT count(*) FROM events WHERE surface_id = ?", (surface.id,))[0][0]
-    write_entries(session, audit(int(events)))
+    write_entries(session, audit)
 
 
 # Learners

@@ -63,11 +63,8 @@ def _arrays(columns: Sequence[str]) -> str:
     return f"unnest({arrays}) AS new ({', '.join(columns)})"
 
 
-class PostgresSession:
-    """A ``Session`` on a connection that is in a transaction."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+class PostgresSession(Session):
+    """A ``Session`` in PostgreSQL."""
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         cursor = self._connection.execute(_translated(sql), values, binary=True)
@@ -112,10 +109,6 @@ class PostgresSession:
 
     def has_table(self, name: str) -> bool:
         return bool(self.run("SELECT to_regclass(?) IS NOT NULL", (name,))[0][0])
-
-    def columns(self, table: str) -> list[str]:
-        cursor = self._connection.execute(f"SELECT * FROM {table} LIMIT 0")
-        return [column.name for column in cursor.description or ()]
 
 
 class ConnectionPool:

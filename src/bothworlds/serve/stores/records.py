@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +17,7 @@ TABLES = (
     "audit", "keys", "facts",
 )  # fmt: skip
 MAX_NUMBER = 1 << 62
-POLICIES_KEPT = 200  # newest policies of every learner that are never thinned
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-THINNING = ((HOUR, MINUTE), (30 * DAY, HOUR))  # (maximum age, one policy per); older policies: one per day
+POLICIES_KEPT = 1000  # newest policies of every learner
 
 # Facts: small values of the service such as secrets; sequences
 
@@ -30,20 +28,18 @@ def read_fact(session: Session, key: str) -> bytes | None:
     return bytes(rows[0][0]) if rows else None
 
 
-def write_fact(
-    session: Session, key: str, value: bytes, *, only_if_absent: bool = False, expected: bytes | None = None
-) -> bytes:
-    """Writes a fact and returns the value stored afterwards.
-
-    With ``only_if_absent`` an existing value is kept. With ``expected`` the value is written only if the stored one
-    equals ``expected`` (compare and swap).
-    """
-    if expected is None:
-        on_conflict = "NOTHING" if only_if_absent else "UPDATE SET value = excluded.value"
-        session.run(f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {on_conflict}", (key, value))
-    else:
-        session.run("UPDATE facts SET value = ? WHERE key = ? AND value = ?", (value, key, expected))
+def write_fact(session: Session, key: str, value: bytes, *, only_if_absent: bool = False) -> bytes:
+    """Writes a fact and returns the value stored afterwards; with ``only_if_absent`` an existing value is kept."""
+    on_conflict = "NOTHING" if only_if_absent else "UPDATE SET value = excluded.value"
+    session.run(f"INSERT INTO facts (key, value) VALUES (?, ?) ON CONFLICT (key) DO {on_conflict}", (key, value))
     return read_fact(session, key) or b""
+
+
+def change_fact(session: Session, key: str, change: Callable[[bytes], bytes]) -> bytes:
+    """Replaces the value of a fact that exists by what a function returns for it; changes follow one another."""
+    value = change(bytes(session.run(f"SELECT value FROM facts WHERE key = ?{session.lock('UPDATE')}", (key,))[0][0]))
+    session.run("UPDATE facts SET value = ? WHERE key = ?", (value, key))
+    return value
 
 
 def take_numbers(session: Session, name: str, count: int) -> int:
@@ -91,20 +87,15 @@ def write_entries(session: Session, entries: Entries) -> None:
 
 
 def write_policy(session: Session, policy_id: str, learner_id: int, at: int, body: bytes) -> None:
-    """Stores a policy.
-
-    Of every learner the last 200 are kept, before them one per minute for an hour, one per hour for a month, and
-    then one per day; thinned once a minute.
-    """
+    """Stores a policy, and deletes all but the newest ``POLICIES_KEPT`` of its learner."""
     session.run(
         "INSERT INTO policies (id, learner_id, at, body) SELECT ?, id, ?, ? FROM learners WHERE id = ? AND NOT deleted"
         " ON CONFLICT (id) DO NOTHING",
         (policy_id, at, body, learner_id),
     )
-    sql = "SELECT count(*) FROM policies WHERE learner_id = ? AND at >= ?"
-    if session.run(sql, (learner_id, at - at % MINUTE))[0][0] == 1:
-        found = session.run("SELECT at, id FROM policies WHERE learner_id = ? ORDER BY at, id", (learner_id,))
-        session.many("DELETE FROM policies WHERE id = ?", [(id,) for id in _superfluous(found, at)])
+    newest = "SELECT at FROM policies WHERE learner_id = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
+    sql = f"DELETE FROM policies WHERE learner_id = ? AND at <= ({newest})"
+    session.run(sql, (learner_id, learner_id, POLICIES_KEPT))
 
 
 def read_policies(
@@ -126,23 +117,6 @@ def read_policies(
         session.among("SELECT id, body FROM policies WHERE id IN ?", [id for _, id in found])
     )
     return [(at, id, bytes(bodies[id])) for at, id in found]
-
-
-def _superfluous(found: Sequence[Row], now: int) -> list[str]:
-    """Returns the ids of policies that are not the first of their minute, hour or day, depending on their age.
-
-    >>> _superfluous([(k * 20 * MINUTE, f"p{k}") for k in range(210)], 209 * 20 * MINUTE)
-    ['p1', 'p2', 'p4', 'p5', 'p7', 'p8']
-    """
-    seen: set[tuple[int, int]] = set()
-    dropped = []
-    for at, id in found[:-POLICIES_KEPT]:
-        width = next((width for age, width in THINNING if now - at <= age), DAY)
-        bucket = (width, at // width)
-        if bucket in seen:
-            dropped.append(id)
-        seen.add(bucket)
-    return dropped
 
 
 # Whole tables

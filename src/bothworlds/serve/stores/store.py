@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -24,7 +23,7 @@ T = TypeVar("T")
 
 SETTLE_LIMIT = 400  # events that a transaction can settle, see ``postgres``
 MOVING = "moving"  # a fact that exists while a migration fills the store
-IMPORT_BATCH = DROP_BATCH = 500  # events in one transaction
+DROP_BATCH = 500  # events in one transaction
 
 
 def open_store(place: str, *, read_only: bool = False, alone: bool = False) -> Store:
@@ -141,6 +140,7 @@ class Store:
 
     get = _read(records.read_fact)
     put = _write(records.write_fact)
+    change = _write(records.change_fact)
     keys = _read(records.read_keys)
     save_key = _write(records.write_key)
     audit = _read(records.read_entries)
@@ -166,12 +166,12 @@ class Store:
     save_surface = _write(learners.write_surface)
     reset_learners = _write(learners.reset_learners)
 
-    def delete_surface(self, surface: Surface, audit: Callable[[int], Entries]) -> None:
+    def delete_surface(self, surface: Surface, audit: Entries) -> None:
         """Deletes a surface and everything that belongs to it, except the audit log.
 
-        ``audit`` returns the audit entries for the number of deleted events. Raises VersionConflict if the stored
-        version is not that of ``surface``. The first transaction makes the surface invisible for good; its events
-        are then deleted in small ones, which ``erase`` continues if they are interrupted.
+        Raises VersionConflict if the stored version is not that of ``surface``. The first transaction makes the surface
+        invisible for good; its events are then deleted in small ones, which ``erase`` continues if they are
+        interrupted.
         """
         self.database.write(partial(learners.mark_surface, surface=surface, audit=audit))
         self._drop_marked()
@@ -280,18 +280,7 @@ class Store:
 
     _learner_batch = _read(events.read_learner_events)
 
-    def import_events(self, lease: Lease | None, imported: Iterable[Event]) -> int:
-        """Inserts events that are settled by "import", unless they are stored or were deleted; returns how many.
-
-        They get numbers in the order of the arguments, which must have learners, and are in no totals. One log may be
-        imported into several surfaces. Writes ``IMPORT_BATCH`` events per transaction. A process without the lease may
-        import too: the log of the surface stays locked from the first number to the end of the transaction.
-        """
-        remaining, count = iter(imported), 0
-        while batch := list(islice(remaining, IMPORT_BATCH)):
-            work = partial(events.import_batch, events=batch)
-            count += self.database.write(work) if lease is None else self._write_leased(lease, work)
-        return count
+    import_events = _write(events.import_events)
 
     # Deletion
 
