@@ -49,10 +49,6 @@ class WeekStore:
     def __init__(self, week: Week) -> None:
         zero = np.zeros((1, *week.minutes.shape[1:]), np.int64)
         self._sums = np.concatenate([zero, week.minutes.cumsum(axis=0)])
-        self._entries = [
-            {"id": k, "at": START + minute * MINUTE, "shares": [{"holdout": before}, {"holdout": after}]}
-            for k, (minute, before, after) in enumerate(week.changes)
-        ]
         self._pages = np.zeros((0, 6), np.int64) if week.pages is None else week.pages
         self.now, self.facts = START, dict[str, bytes]()
 
@@ -95,10 +91,6 @@ class WeekStore:
             return {arm: (len(first), int(first[:, 5].sum())) for arm, first in zip(ARMS, firsts)}
         return {arm: (row[0], row[5]) for arm, row in zip(ARMS, self.sums(since, until).tolist())}
 
-    def audit(self, surface_id: int, limit: int, before: int | None = None) -> list[dict[str, Any]]:
-        found = [e for e in self._entries if e["at"] <= self.now and (before is None or e["id"] < before)]
-        return found[::-1][:limit]
-
     def get(self, key: str) -> bytes | None:
         return self.facts.get(key)
 
@@ -127,8 +119,11 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
     for minute in range(every, len(week.minutes), every):
         store.now = START + minute * MINUTE
         while shares and shares[0][0] <= store.now:
+            at, after = shares.pop(0)
             surface = msgspec.structs.replace(
-                surface, settings=msgspec.structs.replace(settings, holdout=shares.pop(0)[1])
+                surface,
+                settings=msgspec.structs.replace(settings, holdout=after),
+                earlier_shares=(*surface.earlier_shares, (at, surface.compared_shares)),
             )
         learned = learned_by(store)
         told = headline(store, surface, learned, store.now, cache)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -65,9 +66,14 @@ def test_a_changed_share_makes_no_difference():
 
 
 def test_without_strata_a_changed_share_makes_a_false_difference(monkeypatch):
-    monkeypatch.setattr(strata, "share_changes_in", lambda entries: [])
+    between = strata.strata_between
+    monkeypatch.setattr(
+        strata,
+        "strata_between",
+        lambda surface, *range: between(msgspec.structs.replace(surface, earlier_shares=()), *range),
+    )
     # The sample ratio would notice, and hide the uplift.
-    monkeypatch.setattr(housekeeping, "updated_ratio", lambda store, history, surface, record, now: record)
+    monkeypatch.setattr(housekeeping, "updated_ratio", lambda store, surface, record, now: record)
     weeks = looked_at(changed_share, 2, every=60)
     assert all("uplift from the start" in kinds for kinds in weeks.said)
 

@@ -86,20 +86,23 @@ def grown(place: Path, parts: int, policy: str = "ftrl-pbm") -> float:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)
+def test_memory_does_not_grow_with_requests(tmp_path: Path) -> None:
     assert grown(tmp_path / "soak.db", parts=7) < ALLOWANCE
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_the_state_of_a_policy_that_detects_changes_stays_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "RECENT_RANKINGS", 100)
+def test_the_state_of_a_policy_that_detects_changes_stays_small(tmp_path: Path) -> None:
     assert grown(tmp_path / "soak.db", parts=7, policy="all-weather") * 7 * VISITS < 1 << 20
 
 
 @pytest.mark.slow
-def test_the_check_catches_a_service_that_keeps_all_responses(tmp_path: Path) -> None:
+def test_the_check_catches_a_service_that_keeps_all_responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, kept = engine.Engine._ranking, []
+
+    def keeping(*given: Any) -> Any:
+        kept.append(made(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(engine.Engine, "_ranking", keeping)
     assert grown(tmp_path / "soak.db", parts=2) > ALLOWANCE

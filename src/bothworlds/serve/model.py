@@ -20,7 +20,6 @@ from ..labels import MAX_LABELS, LabelError
 LISTED_ITEMS = 1000  # of a larger surface, in a report, a stored policy and, unless more are requested, its state
 LOSS_UNIT = 1 << 20  # losses are counted in units of 2^-20
 MAX_ITEMS_EVER = 50_000  # items of a surface, including removed ones, whose counters are kept
-CHANGE_DETECTED = "change detected"  # the action in the audit log
 DRAW_KEY = "draw key"  # the fact with the key of event ids, draws and checkpoints; it is never rotated
 NAME_LENGTH, REQUEST_LENGTH, VISITOR_LENGTH = 128, 256, 256  # characters
 BUCKETS = 200  # visitors are counted in so many buckets; the variance of a rate is that between buckets
@@ -95,6 +94,7 @@ class Surface(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     changed_at: int
     comparison_restarted_at: int | None = None
+    earlier_shares: tuple[tuple[int, dict[Arm, float]], ...] = ()  # in this comparison; until when, and the shares
     guarded: dict[Arm, int] = {}  # since when the guard serves the baseline order instead of these arms
     learner: int = 0  # the number of the learner whose counters ``policy`` uses
     arm_learners: dict[str, int] = {}  # that of every arm, including arms of earlier comparisons

@@ -73,14 +73,14 @@ class PlacedItem(Struct, frozen=True, gc=False):
     learn: bool
 
 
-class Ranking(Struct, frozen=True, gc=False):
+class Ranking(Struct, frozen=True, gc=False, omit_defaults=True):
     """A list of items; feedback on it must carry its event_id and its token."""
 
     event_id: EventId
     surface: Name
     arm: Arm
     policy_id: str
-    expires_at: Milliseconds
+    expires_at: Time
     token: Token
     slots: tuple[PlacedItem, ...]
     segment: SegmentName

@@ -121,7 +121,6 @@ async def test_what_was_learned_for_is_said_and_logged(engine, store, clock):
     assert await engine.rank("home", "r1", context={"device": "desktop"}) == page
     view = await engine.reports.event(page.event_id)
     assert (view["context"], view["segment"]) == ({"device": "phone", "age": "18..30", "segment": "vip"}, "vip")
-    engine.clear_recent()
     assert (await engine.rank("home", "r1")).context == page.context  # from the store
     assert (await answer(engine, page, [0])).status == "accepted"
     assert (await engine.rank("home", "r2")).context == {"device": "", "country": "", "age": ""}

@@ -1,4 +1,4 @@
-"""One request id never gets two decisions, wherever the first one is: in memory, in a queue, or in the store."""
+"""One request id never gets two decisions, wherever the first one is: in a queue, or in the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ async def answered_twice(engine) -> int:
     await written(engine)
     first += [await engine.rank("home", f"r{k}") for k in range(15, 30)]  # some of these are not written yet
     await changed(engine, floor=0.9)  # a new decision would differ
-    engine.clear_recent()
     again = [await engine.rank("home", f"r{k}") for k in range(30)]
     return sum(one.slots != two.slots for one, two in zip(first, again))
 
@@ -33,15 +32,6 @@ async def test_a_store_that_forgets_is_caught(engine, store, clock):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "find_events", lambda ids: {})
         assert await answered_twice(engine) > 0
-
-
-@with_engine()
-async def test_rankings_in_memory_need_no_lookup(engine, store, clock):
-    first = [await engine.rank("home", f"r{k}") for k in range(15)]
-    await written(engine)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "find_events", None)
-        assert [await engine.rank("home", f"r{k}") for k in range(15)] == first
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -63,7 +53,6 @@ def test_a_repeated_request_fails_while_the_store_cannot_be_read(shared):
     async def check(engine, store, clock):
         known = await engine.rank("home", "r1")
         await written(engine)
-        engine.clear_recent()
 
         def broken(ids):
             raise StoreError("the disk is gone")
@@ -75,17 +64,6 @@ def test_a_repeated_request_fails_while_the_store_cannot_be_read(shared):
         assert (await engine.rank("home", "r1")).slots == known.slots
 
     check()
-
-
-@with_engine()
-async def test_rankings_in_memory_are_bounded(engine, store, clock):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "RECENT_RANKINGS", 3)
-        known = await engine.rank("home", "r1")
-        for k in range(4):
-            await engine.rank("home", f"other {k}")
-        assert len(engine._recent) == 3
-        assert (await engine.rank("home", "r1")).slots == known.slots
 
 
 @with_engine({"shared": True})
@@ -111,7 +89,6 @@ async def test_a_deleted_event_is_not_returned(engine, store, clock):
     await written(engine)
     ids = [bytes.fromhex(known.event_id)]
     assert store.delete_events(ids, lambda events: []) == 1
-    engine.forget(ids)
     again = await engine.rank("home", "r1")
     await written(engine)
     assert log_of(store) == {}

@@ -39,9 +39,6 @@ class SteadyHistory:
             for clicks in [int(minutes * self.clicks)]
         ]
 
-    def audit(self, surface_id, limit, before=None):
-        return []
-
     def visitor_sums(self, surface_id, segment, since, until):
         return {}
 

@@ -16,7 +16,6 @@ from bothworlds.serve.observability.metrics import Metrics
 from bothworlds.serve.reports import sample_ratio
 from bothworlds.serve.reports.inputs import MINUTE
 from bothworlds.serve.reports.sample_ratio import RatioRecord, mismatch_evidence, period_length, updated_ratio
-from bothworlds.serve.reports.strata import ArmHistory
 from bothworlds.statistics.sample_ratio import ALARM, log_evidence
 from tests.serve.running import answer, refreshed, with_engine, written
 
@@ -199,9 +198,6 @@ class LoyalVisitors:
         gone = self.held & (rng.random(2000) < lost)
         self.first = np.where(gone, np.inf, rng.uniform(0, GAP, 2000))
 
-    def audit(self, surface_id, limit, before=None):
-        return []
-
     def visitor_sums(self, surface_id, segment, since, until):
         return {"learner": {0: (1, 0, 0)}}
 
@@ -219,10 +215,9 @@ class LoyalVisitors:
 def record_after(visitors, days):
     surface = Surface(id=1, name="", version=1, settings=RETAINING, items=(), created_at=0, changed_at=0)
     record = RatioRecord(started=0, until=0, shares={"holdout": 0.5})
-    history = ArmHistory()
     for _ in range(days):
         visitors.now += DAY
-        record = updated_ratio(visitors, history, surface, record, visitors.now)
+        record = updated_ratio(visitors, surface, record, visitors.now)
     return record
 
 

@@ -10,7 +10,7 @@ import pytest
 from bothworlds.serve.model import BUCKETS, LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
-from bothworlds.serve.reports.strata import ArmHistory
+from bothworlds.serve.reports.strata import ArmHistory, strata_between
 from bothworlds.serve.reports.uplift import SHORT, WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
 from bothworlds.serve.reports.visitor_buckets import visitor_totals
 from bothworlds.statistics.confidence_sequence import standard_errors
@@ -165,7 +165,7 @@ async def test_a_changed_share_starts_a_new_stratum(engine, store, clock):
     clock.at += 10 * MINUTE
     await engine.administration.put_surface("home", {"holdout": 0.2, "items": ["new"]}, actor="test")
     clock.at += 10 * MINUTE
-    strata = ArmHistory().strata(store, engine.registry.surface("home"), created, clock.at)
+    strata = strata_between(engine.registry.surface("home"), created, clock.at)
     assert [stratum.shares for stratum in strata] == [{"holdout": share} for share in (0.1, 0.5, 0.2)]
     for stratum, (start, end) in zip(strata, ((0, 10), (10, 30), (30, 40))):
         assert created + start * MINUTE <= stratum.since + MINUTE
@@ -177,7 +177,7 @@ class CountingStore:
     """Counts the minutes of history that are read."""
 
     def __init__(self, store):
-        self._store, self.minutes, self.entries = store, 0, 0
+        self._store, self.minutes = store, 0
 
     def history(self, surface_id, since, until, step):
         self.minutes += (until - since) // MINUTE
@@ -185,11 +185,6 @@ class CountingStore:
 
     def visitor_sums(self, surface_id, segment, since, until):
         return self._store.visitor_sums(surface_id, segment, since, until)
-
-    def audit(self, surface_id, limit, before=None):
-        found = self._store.audit(surface_id, limit, before)
-        self.entries += len(found)
-        return found
 
 
 @with_engine(holdout=0.3)
@@ -215,27 +210,6 @@ async def test_cached_totals_are_those_of_the_whole_history(engine, store, clock
         await refreshed(engine)
         clock.at += MINUTE // 4
     assert counting.minutes / 19 < whole / 2
-
-
-@pytest.mark.parametrize("entries", [1, 499, 500, 501, 1200])
-def test_the_audit_log_is_read_once(entries):
-    class Log:
-        def __init__(self):
-            self.log = [{"id": k, "at": k, "shares": [{}, {"holdout": k}]} for k in range(1, entries + 1)]
-            self.calls = 0
-
-        def audit(self, surface_id, limit, before=None):
-            self.calls += 1
-            return [e for e in reversed(self.log) if before is None or e["id"] < before][:limit]
-
-    store, history = Log(), ArmHistory()
-    assert [change.at for change in history.share_changes(store, 1)] == list(range(1, entries + 1))
-    store.log += [{"id": entries + 1, "at": entries + 1, "shares": [{}, {}]}]
-    store.calls = 0
-    assert len(history.share_changes(store, 1)) == entries + 1
-    assert store.calls == 2  # the new entry, and the one before it
-    assert len(history.share_changes(store, 1)) == entries + 1
-    assert store.calls == 3
 
 
 # Have visitors changed?

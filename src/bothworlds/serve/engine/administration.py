@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from ..model import BASELINE_ARM, SEGMENT, Conflict, Invalid, LabelValue, Surface, learned_again
 from ..reports.inputs import retention_view
 from ..stores import StoreError, VersionConflict
@@ -211,10 +213,11 @@ class Administration:
             settled = self._store.last_numbers().get(made.surface.id, 0)
             left = retention_view(made.surface.settings, self._store.deleted(made.surface.id), settled)
             entry["detail"] += f"; {left['events']} events of the log are learned again"
-        if before is not None and before.compared_shares != made.surface.compared_shares:
-            # Reports compare the arms separately before and after.
-            entry["shares"] = before.compared_shares, made.surface.compared_shares
-        saved = self._store.save_surface(made.surface, [entry])
+        surface = made.surface
+        if before is not None and before.compared_shares != surface.compared_shares:
+            earlier = (*surface.earlier_shares, (self._clock(), before.compared_shares))
+            surface = msgspec.structs.replace(surface, earlier_shares=earlier)
+        saved = self._store.save_surface(surface, [entry])
         self._registry.replace(saved)
         return saved
 

@@ -7,7 +7,7 @@ acknowledged when it is durable. Settled events are learned in the order of thei
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from ..model import (
     checked_name,
     event_id_of,
     now_ms,
+    rfc3339,
     visitor_draw,
     visitor_hash,
 )
@@ -46,7 +47,6 @@ from .store_calls import Lookup, in_thread, unavailable
 from .tokens import InvalidToken, SecretCache
 from .views import Reports
 
-RECENT_RANKINGS = 20_000  # rankings kept in memory for repeated requests
 MAX_EXCLUDED = 1000
 OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"
 NO_SURFACE = "the surface of this event is not known here; it may have been deleted"
@@ -93,11 +93,10 @@ class Engine:
         shared: bool = False,
     ) -> None:
         self._store, self._clock, self._shared = store, clock, shared or store.shared
-        self._recent: OrderedDict[bytes, Ranking] = OrderedDict()
         self._waiting: dict[bytes, asyncio.Future[None]] = {}  # requests that wait for something, by event id
         self._lookup = Lookup(store)
         self._statuses: Counter[tuple[int, Status]] = Counter()  # (surface id, status) -> pieces of feedback
-        self.secrets = SecretCache(store, on_forget=self.clear_recent)
+        self.secrets = SecretCache(store)
         self.states = States(store)
         self.registry = Registry(store, self.states, clock, shared=self._shared)
         self.solver = Solver(clock)
@@ -112,7 +111,7 @@ class Engine:
         )
         self.reports = Reports(store, self.registry, self.recorder, clock, self.duplicates, self._warnings)
         self.administration = Administration(store, self.registry, self.secrets, clock)
-        self.log = Log(store, self.registry, self.recorder, clock, self.secrets, self.forget)
+        self.log = Log(store, self.registry, self.recorder, clock, self.secrets)
         history = self.reports.cache.history
         self.housekeeping = Housekeeping(store, self.registry, self.learning, self.administration, clock, history)
         self._running = False
@@ -190,9 +189,6 @@ class Engine:
         event_id = event_id_of(served.surface.id, request_id, self.secrets.draw_key)
         given = _context(segment, context)
         page = _Page(event_id, surface, given, exclude, pins or {}, client, hashed, counted)
-        known = self._recent.get(page.event_id)
-        if known is not None:
-            return known
         if not self._shared and page.event_id not in self._waiting:
             known = self._earlier_ranking(page.event_id)
             if known is not None:
@@ -215,9 +211,6 @@ class Engine:
         """
         while (other := self._waiting.get(page.event_id)) is not None:
             await asyncio.shield(other)
-            known = self._recent.get(page.event_id)
-            if known is not None:
-                return known
         mine = self._waiting[page.event_id] = asyncio.get_running_loop().create_future()
         try:
             known = await self._looked_up(page.event_id) if self._shared else self._earlier_ranking(page.event_id)
@@ -302,34 +295,20 @@ class Engine:
         return self._ranking(served, event)
 
     def _ranking(self, served: Served, event: Event) -> Ranking:
-        # Read before signing: if the secret is forgotten meanwhile, the ranking goes into the discarded dictionary.
-        recent, listed = self._recent, event.listed
-        ranking = Ranking(
+        listed = event.listed
+        return Ranking(
             event.id.hex(),
             served.surface.name,
             event.arm,
             listed.policy_id,
-            event.expires_at,
+            rfc3339(event.expires_at),
             self.secrets.signer.sign(event),
             served.placed(listed),
             event.segment,
             {name: event.context.get(name, "") for name in served.surface.labels},
         )
-        recent[event.id] = ranking
-        if len(recent) > RECENT_RANKINGS:
-            recent.popitem(last=False)  # of a dict, finding the oldest takes longer and longer
-        return ranking
 
     # Earlier rankings
-
-    def clear_recent(self) -> None:
-        """Forgets the rankings in memory; repeated requests are answered from the store."""
-        self._recent = OrderedDict()
-
-    def forget(self, ids: Sequence[bytes]) -> None:
-        """Forgets the rankings of events that were deleted."""
-        for id in ids:
-            self._recent.pop(id, None)
 
     def _earlier_ranking(self, event_id: bytes) -> Ranking | None:
         """Returns the ranking of a request that was answered before, from a store that answers in microseconds.
@@ -453,6 +432,7 @@ class Engine:
             "policy_age_seconds": self._policy_age(),
             "sample_ratio_alarms": len(self.housekeeping.mismatches),
             "guarded_surfaces": sum(bool(surface.guarded) for surface in self.registry.all_surfaces()),
+            "arms": sum(len(surface.settings.arms) for surface in self.registry.all_surfaces()),
             "unknown_label_values": sum(served.unknown.total() for served in list(self.registry.by_id.values())),
         }
 

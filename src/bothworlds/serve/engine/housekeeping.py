@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...policies.parts.change_detector import ChangeDetector
-from ..events import Learner, Lease
-from ..model import CHANGE_DETECTED, Surface, rfc3339, sums_kept_since
+from ..events import Lease
+from ..model import Surface, rfc3339, sums_kept_since
 from ..reports.guard import check_arm, learned_arms
 from ..reports.inputs import RETENTION_MARGIN
 from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
@@ -150,7 +150,7 @@ class Housekeeping(threading.Thread):
     def check(self, surface: Surface) -> None:
         """Counts the latest pages of a surface, and activates the guard if an arm is worse; logs what it finds."""
         record, before = read_ratio(self._store, surface)
-        updated = updated_ratio(self._store, self._history, surface, record, self._clock())
+        updated = updated_ratio(self._store, surface, record, self._clock())
         if updated != record or before is None:
             self._store.put(ratio_key(surface.id), msgspec.msgpack.encode(updated))
         trusted = updated.alarm_at is None  # a mismatch means that the clicks of the arms cannot be compared
@@ -182,12 +182,14 @@ class Housekeeping(threading.Thread):
                 continue
             self._seen[learner.id] = lists.source.number, lists.source.rounds
             count = read_state(served, one, self._registry, lambda state: _detected(state.state))
-            known, _ = read_changes(self._store, learner.id)
-            if count != known:  # fewer after a reset
-                now = self._clock()
-                self._store.put(changes_key(learner.id), b"%d %d" % (count, now) if count > known else b"%d" % count)
-                if count > known:
-                    self._store.write_audit([_change_entry(served.surface, learner, now)])
+            known, now = read_changes(self._store, learner.id), self._clock()
+            if count != len(known):  # fewer after a reset
+                new = [now] * (count - len(known))
+                self._store.put(changes_key(learner.id), msgspec.msgpack.encode([*known[:count], *new]))
+                if new:
+                    entry = {"at": now, "actor": DETECTOR, "action": "change detected", "surface_id": served.surface.id}
+                    detail = f"visitors click differently since about {rfc3339(now)}"
+                    self._store.write_audit([{**entry, "detail": detail}])
 
     # Deletion
 
@@ -259,16 +261,3 @@ def _detected(state: Any) -> int:
         return int(effects.alarm[0])
     detector = getattr(state, "detector", None)
     return int(detector.changes[0]) if isinstance(detector, ChangeDetector) else 0
-
-
-def _change_entry(surface: Surface, learner: Learner, now: int) -> dict[str, Any]:
-    """Returns the audit entry for a change of visitors, which was noticed now."""
-    return {
-        "at": now,
-        "actor": DETECTOR,
-        "action": CHANGE_DETECTED,
-        "detail": f"visitors click differently since about {rfc3339(now)}",
-        "surface_id": surface.id,
-        "learner": learner.number,
-        "changed_at": now,
-    }

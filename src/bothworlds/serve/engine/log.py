@@ -46,8 +46,7 @@ class Log:
     """Exports, imports and deletes events.
 
     Coroutines are called in the thread of the event loop and use the store in worker threads; what they have changed
-    is durable when they return. They raise Unknown, Invalid and Unavailable. ``forget`` is called with the ids of
-    deleted events.
+    is durable when they return. They raise Unknown, Invalid and Unavailable.
     """
 
     def __init__(
@@ -57,10 +56,9 @@ class Log:
         recorder: Recorder,
         clock: Callable[[], int],
         secrets: SecretCache,
-        forget: Callable[[Sequence[bytes]], None],
     ) -> None:
         self._store, self._registry, self._recorder = store, registry, recorder
-        self._clock, self._secrets, self._forget = clock, secrets, forget
+        self._clock, self._secrets = clock, secrets
 
     def export(self, surface: str) -> Iterator[dict[str, Any]]:
         """Yields the header of an export, then a row for every slot of every settled event that was not deleted.
@@ -131,9 +129,7 @@ class Log:
             return [{**base, "detail": f"{detail}: {n} deleted", "surface_id": id} for id, n in sorted(counts.items())]
 
         await self._recorder.flush()  # a decision that is written later would be refused, but not counted here
-        count = await in_thread(self._store.delete_events, ids, entries)
-        self._forget(ids)
-        return count
+        return await in_thread(self._store.delete_events, ids, entries)
 
     async def retention_of(self, surface: str) -> RetentionView:
         """Returns how long events of a surface are kept, and how many were deleted."""

@@ -127,7 +127,7 @@ def change_settings(surface: Surface, changes: Mapping[str, Any], now: int) -> C
         return Change(surface)
     changed = _with_parts(surface, _with_learners(_checked(_changed(surface, now, settings=settings))))
     if not _compares_the_same(surface, changed):  # other arms are another comparison
-        changed = msgspec.structs.replace(changed, comparison_restarted_at=now, guarded={}, promoted="")
+        changed = msgspec.structs.replace(changed, **_new_comparison(now), promoted="")
     if not {"minimum_exposure", "slots"}.isdisjoint(changes):
         _check_exposure(changed)
     return Change(changed, "change settings", "; ".join(changed_keys)[:2000])
@@ -160,7 +160,7 @@ def restart_comparison(surface: Surface, now: int) -> Change:
 
     Nothing that was learned is changed.
     """
-    return Change(_changed(surface, now, comparison_restarted_at=now, guarded={}), "restart comparison")
+    return Change(_changed(surface, now, **_new_comparison(now)), "restart comparison")
 
 
 # Arms
@@ -197,8 +197,7 @@ def promote(surface: Surface, arm: str, now: int) -> Change:
         # An arm that is given this name later starts anew: its learner is that of the surface from now on.
         arm_learners={name: number for name, number in surface.arm_learners.items() if name != arm},
         promoted=arm,
-        comparison_restarted_at=now,
-        guarded={},
+        **_new_comparison(now),
     )
     return Change(changed, "promote arm", f"{arm}: {policy} is the policy of the surface")
 
@@ -313,6 +312,11 @@ def _with_labels(
 
 def _changed(surface: Surface, now: int, **fields: Any) -> Surface:
     return msgspec.structs.replace(surface, version=surface.version + 1, changed_at=now, **fields)
+
+
+def _new_comparison(now: int) -> dict[str, Any]:
+    """Returns the fields of a surface whose arms are compared anew from now on."""
+    return {"comparison_restarted_at": now, "earlier_shares": (), "guarded": {}}
 
 
 def _json(value: Any) -> str:

@@ -15,7 +15,6 @@ import secrets as random_secrets
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
 from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -74,7 +73,6 @@ class Signer:
 
     def __init__(self, stored: list[Secret]) -> None:
         self._secrets = {secret.number: secret for secret in stored}
-        self.numbers = frozenset(self._secrets)
         newest = next((secret for secret in stored if secret.retired_at is None), stored[-1])
         self.number, self._key, self._prefix = newest.number, newest.key, newest.number.to_bytes(2, "big")
 
@@ -164,15 +162,14 @@ def rotate_secret(store: Store, now: int, forget: bool = False) -> int:
 class SecretCache:
     """Signs and reads tokens with the secrets of the store.
 
-    ``on_forget`` is called when a secret has been deleted, in the thread that noticed it: all tokens signed with it are
-    invalid. ``load`` must be called first.
+    ``load`` must be called first.
     """
 
     signer: Signer
     draw_key: bytes
 
-    def __init__(self, store: Store, on_forget: Callable[[], None]) -> None:
-        self._store, self._on_forget = store, on_forget
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._looked_up_at = self.followed_at = -math.inf
         self._lock = threading.Lock()  # secrets are used in the order in which they were read
         self._lookup: asyncio.Task[None] | None = None
@@ -184,10 +181,7 @@ class SecretCache:
     def reload(self) -> None:
         """Reads the secrets again. Blocks; can be called from any thread. Raises StoreError."""
         with self._lock:
-            before = self.signer.numbers
             self.signer, _ = open_secrets(self._store)
-            if not before <= self.signer.numbers:
-                self._on_forget()
 
     async def read(self, token: str) -> Event:
         """Returns the event of a token; looks for its secret in the store if it is unknown. Raises InvalidToken."""

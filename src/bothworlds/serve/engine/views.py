@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
+import msgspec
 import numpy as np
 
 from ...kernels import Floats
@@ -88,14 +89,13 @@ def read_counts(served: Served, one: ServedLearner, registry: Registry) -> Count
 
 def changes_key(learner_id: int) -> str:
     """Returns the key of the fact in which the store keeps what ``read_changes`` returns."""
-    return f"changes {learner_id}"
+    return f"changes of {learner_id}"
 
 
-def read_changes(store: Store, learner_id: int) -> tuple[int, int | None]:
-    """Returns how many changes of visitors a learner has detected, and when the last one was noticed; blocks."""
+def read_changes(store: Store, learner_id: int) -> list[int]:
+    """Returns when the changes of visitors were noticed that a learner has detected since its last reset; blocks."""
     fact = store.get(changes_key(learner_id))
-    count, _, at = (fact or b"0").partition(b" ")
-    return int(count), int(at) if at else None
+    return [] if fact is None else msgspec.msgpack.decode(fact, type=list[int])
 
 
 class Drawn(NamedTuple):
@@ -190,7 +190,7 @@ class Reports:
         served, one = self._learner(surface, arm)
         visitor, now = served.visitor(context or {}, grow=False), self._clock()
         counts, drawn = read_counts(served, one, self._registry), drawn_from(served, one, now, visitor)
-        changed = read_changes(self._store, one.learner.id)[1]
+        changes = read_changes(self._store, one.learner.id)
         items, whole = served.surface.items, served.surface.settings.objective == "clicks"
         served_rows = most_shown_rows(drawn.x, limit)
         exposure = np.zeros((len(items), 1))
@@ -214,7 +214,7 @@ class Reports:
             "policy_age_seconds": max(0.0, (now - drawn.made_at) / 1000.0),
             "entropy": entropy_of(drawn.x),
             "revision": counts.number,
-            "changed_at": None if changed is None else rfc3339(changed),
+            "changed_at": rfc3339(changes[-1]) if changes else None,
             "baseline_share": drawn.baseline_share,
         }
         return view
@@ -295,6 +295,7 @@ class Reports:
             outstanding=self._store.open_events(id),
             settled=self._store.last_numbers().get(id, 0),
             feedback=ends,
+            changes=read_changes(self._store, served.learner(served.surface.first_arm).learner.id),
         )
         return reports.surface_report(self._store, request, self.cache)
 

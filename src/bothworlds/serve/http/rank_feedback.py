@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from ..config import Config
-from ..model import TooMany, rfc3339
+from ..model import TooMany
 from ..observability.metrics import RANK, Metrics
 from ..schemas import Accepted, FeedbackBatch, FeedbackEvent, FeedbackResults, Pin, RankRequest, Role
 from .auth import PUBLIC, Keyring, address_of
@@ -172,25 +172,11 @@ class RankFeedbackEndpoints:
             )
         except TooMany as error:
             raise Problem(429, str(error)) from error
-        answer = {
-            "event_id": ranked.event_id,
-            "surface": ranked.surface,
-            "arm": ranked.arm,
-            "policy_id": ranked.policy_id,
-            "expires_at": rfc3339(ranked.expires_at),
-            "token": ranked.token,
-            "slots": ranked.slots,
-            "segment": ranked.segment,
-            "context": ranked.context,
-        }
         if request.exclude:
-            answer |= self._unknown(surface, request.exclude)
-        return _encode(answer)
-
-    def _unknown(self, surface: str, exclude: Sequence[str]) -> dict[str, list[str]]:
-        known = {item.name for item in self._engine.registry.surface(surface).items}
-        unknown = [name for name in exclude if name not in known]
-        return {"unknown_items": unknown} if unknown else {}
+            known = {item.name for item in self._engine.registry.surface(surface).items}
+            unknown = tuple(name for name in request.exclude if name not in known)
+            ranked = msgspec.structs.replace(ranked, unknown_items=unknown)
+        return _encode(ranked)
 
     async def feedback(self, scope: Scope, receive: Receive) -> bytes:
         """Return one result per event; accepted events are durable. An invalid event is rejected by itself."""

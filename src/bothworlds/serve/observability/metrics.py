@@ -36,6 +36,7 @@ GAUGES = (
     ("policy_age_seconds", "Age of the newest policy in use.", "livemax"),
     ("sample_ratio_alarms", "Surfaces with pages or feedback of an arm missing.", "livemax"),
     ("guarded_surfaces", "Surfaces on which the guard serves the baseline order.", "livemax"),
+    ("arms", "Arms of surfaces, beside their own policies and holdouts.", "livemax"),
     ("unknown_label_values", "Values of labels that are not declared, served as unknown since the start.", "livesum"),
     ("ready", "1 if the service is ready.", "livemin"),
 )

@@ -59,6 +59,7 @@ class ReportRequest(NamedTuple):
     outstanding: int = 0  # pages that are not settled yet
     settled: int = 0  # events ever
     feedback: FeedbackEnds | None = None
+    changes: Sequence[int] = ()  # when changes of visitors were detected
 
 
 def bucket_length(request: ReportRequest) -> int:

@@ -15,13 +15,11 @@ import msgspec
 
 from ...policies.marginals import most_shown_rows
 from ..model import (
-    CHANGE_DETECTED,
     LISTED_ITEMS,
     Surface,
     sums_kept_since,
 )
 from ..schemas import (
-    DetectedChange,
     Headline,
     ItemLine,
     Learning,
@@ -70,7 +68,6 @@ from .uplift import (
 SNAPSHOTS = 12  # of the marginals over time
 NOT_USED = "it was not requested since the service was started"
 LONG_RUN = 7  # days that recent pages are compared with
-AUDIT_ENTRIES = 500  # in which detected changes are searched
 
 
 class ReportCache:
@@ -122,7 +119,9 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "marginals_history": _marginals_history(store, request, request.learned),
         "learning": _learning(request, rows, window),
         "shift": shift(store, request),
-        "changes": _changes(store, request),
+        "changes": [
+            {"changed_at": at, "detected_at": at} for at in request.changes if request.since <= at < request.until
+        ],
         "warnings": [*request.warnings, *missing_events_warning(retention, request.since)],
         "retention": retention,
         "segments": sorted({row["segment"] for row in history}),
@@ -224,19 +223,6 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(request.segment)
     return shift_between(pages(0), sum_of(before), alpha)
-
-
-def _changes(store: Store, request: ReportRequest) -> list[DetectedChange]:
-    """Return the changes that the first policy has detected in the requested range, oldest first."""
-    learner = request.surface.learner_of(request.surface.first_arm)
-    return [
-        {"changed_at": entry["changed_at"], "detected_at": entry["at"]}
-        for entry in reversed(store.audit(request.surface.id, AUDIT_ENTRIES))
-        if entry.get("action") == CHANGE_DETECTED
-        and entry.get("learner", 0) == learner
-        and request.since <= entry["at"]
-        and entry["changed_at"] < request.until
-    ]
 
 
 def item_lines(store: Store, request: ReportRequest, cache: ItemFiguresCache) -> list[ItemLine]:

@@ -27,7 +27,7 @@ from ..model import BASELINE_ARM, LEARNER_ARM, NO_SHARE, Arm, Surface, SurfaceSe
 from ..schemas import ArmFeedback, SampleRatio
 from ..stores import Store
 from .inputs import DAY, HOUR, MINUTE, shortest_retention
-from .strata import ArmHistory, Shares, Stratum
+from .strata import Shares, Stratum, strata_between
 from .uplift import spent
 
 TOLERANCE = 0.05  # of the odds of feedback: by so much the arms may differ without a loss
@@ -114,7 +114,7 @@ def read_ratio(store: Store, surface: Surface) -> tuple[RatioRecord, bytes | Non
     return record, fact
 
 
-def updated_ratio(store: Store, history: ArmHistory, surface: Surface, record: RatioRecord, now: int) -> RatioRecord:
+def updated_ratio(store: Store, surface: Surface, record: RatioRecord, now: int) -> RatioRecord:
     """Return the record with the pages counted whose attribution window has ended since; raises StoreError."""
     until = min(now - _delay(surface.settings), record.until + MAX_RANGE) // MINUTE * MINUTE
     length = period_length(surface.settings)
@@ -123,7 +123,7 @@ def updated_ratio(store: Store, history: ArmHistory, surface: Surface, record: R
         if length is not None:
             record, period_end = _in_period(store, surface.id, record, length)
             end = min(until, period_end)
-        for stratum in history.strata(store, surface, record.until, end):
+        for stratum in strata_between(surface, record.until, end):
             counts = store.feedback_counts(surface.id, stratum.since, stratum.until, record.counted_since)
             record = _with_counts(record, stratum, counts)
         alarm = record.alarm_at is None and mismatch_evidence(record) > ALARM

@@ -1,8 +1,8 @@
 """Strata: the times in which the shares of learner and holdout did not change, and the pages of both arms in each.
 
 When the share of the holdout changes, pages before and after it must not be added up: an arm that has more of its pages
-at a time with many clicks would seem better than it is. The audit log has the changes. Pages are counted per minute, so
-the minute of a change, in which both shares were in use, belongs to no stratum.
+at a time with many clicks would seem better than it is. Pages are counted per minute, so the minute of a change, in
+which both shares were in use, belongs to no stratum.
 
 Pages with visitors are also counted by buckets of visitors, per hour. The rates of a stratum are those of its own
 pages; their variance is that per page of all hours that the stratum touches.
@@ -10,9 +10,9 @@ pages; their variance is that per page of all hours that the stratum touches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model import BASELINE_ARM, LOSS_UNIT, SUMS_KEPT_MS, Arm, Surface
 from ..stores import Store
@@ -24,16 +24,7 @@ ArmTotals = dict[Arm, PageTotals]  # of every arm that has pages
 Shares = dict[Arm, float]  # of the holdout and of the surface's arms; its own policy has the rest
 
 FOLLOW_MS = 10_000  # until all processes use a new share
-AUDIT_PAGE = 500  # entries read at a time
 FROZEN_FOR = 600_000  # milliseconds for which sums over the past are used again
-
-
-class ShareChange(NamedTuple):
-    """A change of the shares of arms."""
-
-    at: int
-    before: Shares
-    after: Shares
 
 
 class Stratum(NamedTuple):
@@ -44,25 +35,16 @@ class Stratum(NamedTuple):
     shares: Shares
 
 
-def share_changes_in(entries: Iterable[Mapping[str, Any]]) -> list[ShareChange]:
-    """Return the changes of shares in entries of the audit log.
-
-    >>> share_changes_in([{"at": 5, "shares": [{"holdout": 0.05}, {"holdout": 0.1}]}, {"at": 6}])
-    [ShareChange(at=5, before={'holdout': 0.05}, after={'holdout': 0.1})]
-    """
-    return [ShareChange(entry["at"], *entry["shares"]) for entry in entries if "shares" in entry]
-
-
-def strata_between(surface: Surface, changes: Sequence[ShareChange], since: int, until: int) -> list[Stratum]:
-    """Return the strata of a range of time; ``changes`` are in the order of time."""
-    shares = [changes[0].before if changes else surface.compared_shares, *(change.after for change in changes)]
-    starts = [_minute(surface.created_at), *(_minute(change.at + FOLLOW_MS + MINUTE - 1) for change in changes)]
-    ends = [*(_minute(change.at) for change in changes), until]
+def strata_between(surface: Surface, since: int, until: int) -> list[Stratum]:
+    """Return the strata of a surface in a range of time, from the start of its comparison on."""
+    ends = [at for at, _ in surface.earlier_shares]
+    starts = [_minute(surface.created_at), *(_minute(at + FOLLOW_MS + MINUTE - 1) for at in ends)]
+    shares = [*(shares for _, shares in surface.earlier_shares), surface.compared_shares]
     if surface.comparison_restarted_at is not None:  # the minute of the restart belongs to no comparison
         since = max(since, surface.comparison_restarted_at + MINUTE - 1)
     strata = (
         Stratum(max(start, _minute(since)), min(end, until), of_arms)
-        for start, end, of_arms in zip(starts, ends, shares)
+        for start, end, of_arms in zip(starts, [*map(_minute, ends), until], shares)
     )
     return [stratum for stratum in strata if stratum.since < stratum.until]
 
@@ -116,35 +98,13 @@ class ArmHistory:
     """
 
     def __init__(self) -> None:
-        self._changes: dict[int, tuple[int, tuple[ShareChange, ...]]] = {}  # with the newest id that was read
         self._past: dict[tuple[int, str | None, int, int], tuple[int, ArmTotals]] = {}  # with the time of reading
-
-    def share_changes(self, store: Store, surface_id: int) -> tuple[ShareChange, ...]:
-        """Return all changes of shares, in the order of time; reads new audit entries only."""
-        newest, known = self._changes.get(surface_id, (-1, ()))
-        entries: list[dict[str, Any]] = []
-        before: int | None = None
-        size = AUDIT_PAGE if newest < 0 else 1  # usually there is no new entry
-        while page := store.audit(surface_id, size, before):
-            new = [entry for entry in page if entry["id"] > newest]
-            entries += new
-            if len(new) < len(page) or len(page) < size:
-                break
-            before, size = page[-1]["id"], AUDIT_PAGE
-        if entries:
-            known = (*known, *share_changes_in(reversed(entries)))
-            self._changes[surface_id] = (entries[0]["id"], known)
-        return known
-
-    def strata(self, store: Store, surface: Surface, since: int, until: int) -> list[Stratum]:
-        """Return the strata of a surface in a range of time."""
-        return strata_between(surface, self.share_changes(store, surface.id), since, until)
 
     def arm_totals(
         self, store: Store, surface: Surface, segment: str | None, since: int, until: int
     ) -> list[ArmTotals]:
         """Return the pages of every arm in every stratum of a range of time."""
-        strata = self.strata(store, surface, since, until)
+        strata = strata_between(surface, since, until)
         return [range_totals(store, surface.id, segment, stratum.since, stratum.until) for stratum in strata]
 
     def arms_since_start(
@@ -159,7 +119,7 @@ class ArmHistory:
         frozen = (now - open_ms) // HOUR * HOUR
         self._past = {key: kept for key, kept in list(self._past.items()) if 0 <= now - kept[0] < FROZEN_FOR}
         found = []
-        for stratum in self.strata(store, surface, surface.compared_since, until):
+        for stratum in strata_between(surface, surface.compared_since, until):
             middle = min(stratum.until, max(frozen, stratum.since))
             parts = []
             if stratum.since < middle:

@@ -121,13 +121,12 @@ class Database(ABC):
         """Returns a new read-only session with a consistent view."""
 
     @abstractmethod
+    def lookup(self, sql: str, values: Collection[Any]) -> list[Row]:
+        """Returns the rows of one short statement, as ``Session.among`` does, as fast as possible; of no snapshot."""
+
+    @abstractmethod
     def close(self) -> None:
         """Closes all connections; later calls raise StoreError."""
-
-    @property
-    def holds_snapshot(self) -> bool:
-        """Whether this thread is inside ``snapshot``."""
-        return getattr(self._held, "session", None) is not None
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -148,11 +147,6 @@ class Database(ABC):
                 yield
             finally:
                 self._held.session = outer
-
-    def lookup(self, sql: str, values: Collection[Any]) -> list[Row]:
-        """Returns the rows of one short statement, as ``Session.among`` does, as fast as possible."""
-        with self.reading() as session:
-            return session.among(sql, values)
 
 
 def create_schema(session: Session, place: str) -> None:
@@ -269,9 +263,6 @@ class SqliteDatabase(Database):
                 connection.close()
 
     def lookup(self, sql: str, values: Collection[Any]) -> list[Row]:
-        """Returns the rows of one short statement; without a transaction, and waits for no other reader or writer."""
-        if self.holds_snapshot:
-            return super().lookup(sql, values)
         with self._lookup_lock, self._translated_errors():
             if self._lookups is None:
                 self._lookups = self._reader()

@@ -218,9 +218,6 @@ class PostgresDatabase(Database):
             yield session
 
     def lookup(self, sql: str, values: Collection[Any]) -> list[Row]:
-        """Returns the rows of one short statement, without a transaction around it."""
-        if self.holds_snapshot:
-            return super().lookup(sql, values)
         with translated_errors(self.place):
             connection, rows = self._pool.take(lambda connection: PostgresSession(connection).among(sql, values))
             self._pool.release(connection)

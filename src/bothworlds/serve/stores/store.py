@@ -126,7 +126,7 @@ class Store:
         self.database.close()
 
     def consistent_reads(self) -> AbstractContextManager[None]:
-        """Inside the block, all reads of this thread see the same state of the store."""
+        """Inside the block, all reads of this thread see the same state of the store, but for lookups by ids."""
         return self.database.snapshot()
 
     def _write_leased(self, lease: Lease, work: Callable[[Session], T], *, durable: bool = True) -> T:
