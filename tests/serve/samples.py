@@ -196,7 +196,7 @@ def showing(surfaces: Iterable[Surface] | None = None, holdout: bool = True, **c
             "pages": shown["headline"]["pages"],
             "clicks_per_page": shown["headline"]["clicks_per_page"],
             "guard_since": shown["guard"] and shown["guard"]["active_since"],
-            **{key: shown[key] for key in ("uplift", "recent", "sample_ratio", "objective")},
+            **{key: shown[key] for key in ("recent", "sample_ratio", "objective")},
             **{key: shown["learning"][key] for key in ("rounds", "exploration", "settled", "unsettled")},
         }
 

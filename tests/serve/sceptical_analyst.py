@@ -23,6 +23,8 @@ from bothworlds.serve.engine.housekeeping import Housekeeping
 from bothworlds.serve.model import BUCKETS, Surface
 from bothworlds.serve.reports.inputs import DAY, HOUR, MINUTE, LearnedState, ReportRequest
 from bothworlds.serve.reports.report import ReportCache, headline, shift
+from bothworlds.serve.reports.strata import pair_of
+from bothworlds.serve.reports.uplift import WHOLE_ALPHA, untrusted, uplift_of
 from bothworlds.serve.stores import VisitorSums
 from tests.serve.samples import surface_of
 
@@ -128,7 +130,11 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
         learned = learned_by(store)
         told = headline(store, surface, learned, store.now, cache)  # type: ignore[arg-type]
         verdict = text.headline_verdict(told)
-        for name, uplift in (("from the start", told["uplift"]), ("recently", told["recent"]["uplift"])):
+        strata = cache.history.arms_since_start(store, surface, None, store.now + 1, store.now)  # type: ignore[arg-type]
+        whole = uplift_of([pair_of(totals) for totals in strata], WHOLE_ALPHA, surface.compared_since)
+        if told["sample_ratio"] and told["sample_ratio"]["alarm"]:
+            whole = untrusted(whole)
+        for name, uplift in (("from the start", whole), ("recently", told["recent"]["uplift"])):
             if uplift is not None and uplift["enough"] and week.uplift is not None:
                 said[f"uplift {name}"] += not uplift["low"] <= week.uplift <= uplift["high"]
                 said["found"] += week.uplift * uplift["low"] > 0.0

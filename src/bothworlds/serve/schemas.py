@@ -452,7 +452,6 @@ class Headline(TypedDict):
 
     pages: int  # of the learner
     clicks_per_page: float | None
-    uplift: Uplift | None  # None without a holdout
     recent: RecentWindow
     sample_ratio: SampleRatio | None
     objective: NotRequired[Objective]

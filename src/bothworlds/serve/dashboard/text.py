@@ -164,7 +164,7 @@ def headline_verdict(headline: Headline) -> Verdict:
     """Return the sentence of a surface in the list of surfaces."""
     if not headline["pages"]:
         return Verdict("none", "No settled pages in the last 24 hours")
-    if headline["uplift"] is None:
+    if headline["recent"]["uplift"] is None:
         return Verdict("none", "No holdout to compare with", _NO_HOLDOUT)
     too_few = Verdict("none", "Not enough data yet to compare with the holdout")
     return _verdict(headline, headline, headline["guard_since"], too_few)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..model import BASELINE_ARM, SEGMENT, Conflict, Invalid, LabelValue, Surface, learned_again
 from ..reports.inputs import retention_view
-from ..stores import StoreError, VersionConflict
+from ..stores import Store, StoreError, VersionConflict
 from . import surface_rules
+from .served import Registry
 from .store_calls import ConcurrentChange, in_thread
 from .surface_rules import Change, ItemAction
+from .tokens import SecretCache
 from .views import read_counts
-
-if TYPE_CHECKING:
-    from ..stores import Store
-    from .served import Registry
-    from .tokens import SecretCache
 
 T = TypeVar("T")
 GUARD_ACTOR, REQUEST_ACTOR = "guard", "request"  # actors in the audit log

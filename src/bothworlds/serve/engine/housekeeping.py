@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -21,15 +21,12 @@ from ..reports.guard import check_arm, learned_arms
 from ..reports.inputs import RETENTION_MARGIN
 from ..reports.sample_ratio import ratio_key, read_ratio, updated_ratio
 from ..reports.strata import ArmHistory
-from ..stores import LostLease, StoreError
+from ..stores import LostLease, Store, StoreError
+from .administration import Administration
+from .learning import Learning
+from .served import Registry, Served, ServedLearner
 from .surface_rules import HOUR
 from .views import changes_key, read_changes, read_state
-
-if TYPE_CHECKING:
-    from ..stores import Store
-    from .administration import Administration
-    from .learning import Learning
-    from .served import Registry, Served, ServedLearner
 
 RETENTION_ACTOR, DETECTOR = "retention", "detector"  # actors in the audit log
 TICK_SECONDS = 1.0

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...export_format import EXPORT_FORMAT
 from ..events import Event, Learner
 from ..model import (
-    LOSS_UNIT,
     REQUEST_LENGTH,
     SEGMENT,
     VISITOR_LENGTH,
@@ -26,17 +25,15 @@ from ..model import (
     rfc3339,
     visitor_hash,
 )
-from ..outcomes import is_learned
+from ..outcomes import is_learned, rewards_of
 from ..reports.inputs import retention_view
 from ..schemas import Imported, RetentionView
+from ..stores import Store
 from .log_import import LogImport
+from .recorder import Recorder
+from .served import Registry
 from .store_calls import in_thread
-
-if TYPE_CHECKING:
-    from ..stores import Store
-    from .recorder import Recorder
-    from .served import Registry
-    from .tokens import SecretCache
+from .tokens import SecretCache
 
 BATCH = 500  # events in one transaction
 MAX_NUMBER = 1 << 62  # later than every time
@@ -183,6 +180,7 @@ def _header(surface: Surface, learners: Iterable[Learner]) -> dict[str, Any]:
 def _rows_of(event: Event, surface: Surface, learner: Learner) -> Iterator[dict[str, Any]]:
     """Yields a row for every slot of an event."""
     listed, names = event.listed, [item.name for item in surface.items[: event.n]]
+    rewards = rewards_of(event).tolist()
     learned = listed.learn if is_learned(event) else 0
     shared = {
         "event": event.id.hex(),
@@ -208,13 +206,9 @@ def _rows_of(event: Event, surface: Surface, learner: Learner) -> Iterator[dict[
             "position": slot + 1,  # as in other click logs
             "item": surface.items[item].name,
             "click": event.clicks >> slot & 1,
-            **({"reward": _reward(event, slot)} if surface.settings.objective == "rewards" else {}),
+            **({"reward": rewards[slot]} if surface.settings.objective == "rewards" else {}),
             "propensity": p,
             "pinned": bool(listed.pinned >> slot & 1),
             "learn": bool(learned >> slot & 1),
             **(once if slot == 0 else {}),
         }
-
-
-def _reward(event: Event, slot: int) -> float:
-    return event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,10 +30,8 @@ from ..model import (
     parse_event_id,
 )
 from ..outcomes import Rewards, fixed_point
+from ..stores import Store
 from .surface_rules import policy_of
-
-if TYPE_CHECKING:
-    from ..stores import Store
 
 MIN_IMPORTED_PROPENSITY = 1e-7  # the smallest propensity that is learned from
 MAX_SLOTS = 50

@@ -17,17 +17,14 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ..events import Event, Listed
 from ..model import DRAW_KEY, Arm
+from ..stores import Store
 from .store_calls import in_thread
-
-if TYPE_CHECKING:
-    from ..stores import Store
 
 SIGNATURE_BYTES = 16
 MAX_WINDOW = 120 * 86400 * 1000  # milliseconds from a decision to the end of its late window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,7 +18,6 @@ from ..model import (
     BASELINE_ARM,
     LEARNER_ARM,
     LISTED_ITEMS,
-    LOSS_UNIT,
     SEGMENT,
     Arm,
     BrokenSurface,
@@ -28,20 +27,16 @@ from ..model import (
     parse_event_id,
     rfc3339,
 )
-from ..outcomes import feedback_notice, is_learned
+from ..outcomes import feedback_notice, is_learned, rewards_of
 from ..reports import report as reports
 from ..reports.exploration_cost import shrunk_rates
 from ..reports.inputs import DAY, LearnedState, ReportRequest
 from ..schemas import EffectsView, EventView, FeedbackEnds, Headline, ReportView, StateView
-from ..stores import StoreError
-from .served import NOBODY, UNCONSTRAINED, Constraints, Visitor
+from ..stores import Store, StoreError
+from .recorder import Recorder
+from .served import NOBODY, UNCONSTRAINED, Constraints, Registry, Served, ServedLearner, Visitor
 from .store_calls import in_thread
 from .surface_rules import exposure_problem
-
-if TYPE_CHECKING:
-    from ..stores import Store
-    from .recorder import Recorder
-    from .served import Registry, Served, ServedLearner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -277,7 +272,7 @@ class Reports:
         now = self._clock()
         since, until = since if since is not None else now - DAY, until or now
         if since >= until:
-            raise Invalid("since must be before until", "/since")
+            raise Invalid("since must be before until", "?until")
         served = self._registry.served(surface)
         visitor = served.visitor(({SEGMENT: segment} if segment else {}) | dict(context or {}), grow=False)
         id, endings = served.surface.id, self._store.endings(served.surface.id, now - DAY, now)
@@ -358,12 +353,6 @@ def _surface_warnings(served: Served) -> list[str]:
 # Events
 
 
-class RewardField(TypedDict, total=False):
-    """The field of a slot that only surfaces with rewards have."""
-
-    reward: float
-
-
 def event_view(event: Event, surface: Surface) -> EventView:
     """Returns one decision and its outcome."""
     listed = event.listed
@@ -386,9 +375,9 @@ def event_view(event: Event, surface: Surface) -> EventView:
                 "pinned": bool(listed.pinned >> slot & 1),
                 "clicked": bool((event.clicks | event.late) >> slot & 1),
                 "late": bool(event.late >> slot & 1),
-                **_reward(event, surface, slot),
+                **({"reward": reward} if surface.settings.objective == "rewards" else {}),  # type: ignore[typeddict-item]
             }
-            for slot, (item, p) in enumerate(zip(listed.items, listed.p))
+            for slot, (item, p, reward) in enumerate(zip(listed.items, listed.p, rewards_of(event).tolist()))
         ],
         "absent": [surface.items[index].name for index in listed.absent],
         "settled": event.number is not None,
@@ -399,13 +388,6 @@ def event_view(event: Event, surface: Surface) -> EventView:
         "learned": is_learned(event),
         "why": _explanation(event),
     }
-
-
-def _reward(event: Event, surface: Surface, slot: int) -> RewardField:
-    """Returns the reward of a slot if the surface counts rewards, else nothing."""
-    if surface.settings.objective == "clicks":
-        return {}
-    return {"reward": event.rewards[slot] / LOSS_UNIT if event.rewards else 0.0}
 
 
 NOT_LEARNED: Mapping[str, str] = {

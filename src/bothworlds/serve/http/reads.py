@@ -71,13 +71,10 @@ class ReadEndpoints:
         return json_response(await self._engine.reports.effects(request.path_params["surface"], visitor, item, arm))
 
     async def get_report(self, request: Request, actor: str) -> Response:
-        since, until = _time(request, "since"), _time(request, "until")
-        if since is not None and until is not None and until <= since:
-            raise _wrong_parameter("until", "it must be later than since")
         report = await self._engine.reports.report(
             request.path_params["surface"],
-            since=since,
-            until=until,
+            since=_time(request, "since"),
+            until=_time(request, "until"),
             segment=request.query_params.get("segment"),
             context=_context(request),
         )

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels import Floats
 from ..events import Event
 from ..model import LOSS_UNIT
 from ..outcomes import is_learned
+from ..schemas import ItemLine
 from ..stores import Store
 from .inputs import ReportRequest, bucket_length
 from .uplift import Z95
@@ -33,42 +33,47 @@ class ItemRate(NamedTuple):
     high: float | None = None
 
 
-class ItemFigures(NamedTuple):
-    """Shows and clicks of all time, and weighted click rates, of all items by index and at the same time."""
+class ItemLinesCache:
+    """Caches lines of items for ``CACHE_MS``, so that open dashboards do not read the events again and again.
 
-    shown: Floats
-    clicked: Floats
-    rates: list[ItemRate]
-
-
-class ItemFiguresCache:
-    """Caches figures of items for ``CACHE_MS``, so that open dashboards do not read the events again and again.
-
-    Any thread may call it. Two threads that miss the cache at the same time both compute the figures.
+    Any thread may call it. Two threads that miss the cache at the same time both compute the lines.
     """
 
     def __init__(self) -> None:
-        self._cached: dict[Any, tuple[int, ItemFigures]] = {}
+        self._cached: dict[Any, tuple[int, list[ItemLine]]] = {}
 
-    def figures(self, store: Store, request: ReportRequest) -> ItemFigures:
-        """Return figures that are at most ``CACHE_MS`` old; raises StoreError if events are needed and cannot be
-        read."""
+    def lines(self, store: Store, request: ReportRequest) -> list[ItemLine]:
+        """Return lines that are at most ``CACHE_MS`` old; raises StoreError if events are needed and cannot be read."""
         surface = request.surface
         # A range that ends now moves on with every request, and is cached by its length.
         ends = (request.now - request.since,) if request.until == request.now else (request.since, request.until)
         key = (surface.id, surface.version, request.segment, ends)
         fresh = {k: v for k, v in list(self._cached.items()) if 0 <= request.now - v[0] < CACHE_MS}
         if key not in fresh:
-            fresh[key] = request.now, _figures(store, request)
+            fresh[key] = request.now, item_lines(store, request)
             self._cached = fresh
         return fresh[key][1]
 
 
-def _figures(store: Store, request: ReportRequest) -> ItemFigures:
-    n = len(request.surface.items)
-    learned = request.learned
-    shown, clicked = np.zeros((2, n)) if learned is None else (learned.shown.sum(axis=1), learned.clicked.sum(axis=1))
-    return ItemFigures(shown, clicked, weighted_rates(latest_events(store, request), n))
+def item_lines(store: Store, request: ReportRequest) -> list[ItemLine]:
+    """Return a line for every item that is not removed: shows and clicks of all time, and its weighted click rate."""
+    items, learned = request.surface.items, request.learned
+    counts = np.zeros((2, len(items), 1)) if learned is None else (learned.shown, learned.clicked)
+    shown, clicked = (table.sum(axis=1) for table in counts)
+    rates, total = weighted_rates(latest_events(store, request), len(items)), int(shown.sum())
+    return [
+        {
+            "name": item.name,
+            "state": item.state,
+            "shows": int(shown[item.index]),
+            "clicks": round(clicked[item.index]),
+            **rate._asdict(),  # type: ignore[typeddict-item]
+            "share": int(shown[item.index]) / total if total else None,
+            "age_seconds": max(0.0, (request.now - item.added_at) / 1000.0),
+        }
+        for item, rate in zip(items, rates)
+        if item.state != "removed"
+    ]
 
 
 def latest_events(store: Store, request: ReportRequest) -> list[Event]:

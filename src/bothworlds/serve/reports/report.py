@@ -47,7 +47,7 @@ from .inputs import (
     retention_view,
     segment_alpha,
 )
-from .item_rates import ItemFiguresCache
+from .item_rates import ItemLinesCache
 from .recent_window import WindowTotals, recent_window, window_start, window_summary
 from .sample_ratio import read_ratio, sample_ratio_view
 from .strata import ArmHistory, ArmTotals, pair_of, range_totals, sum_of
@@ -71,10 +71,10 @@ LONG_RUN = 7  # days that recent pages are compared with
 
 
 class ReportCache:
-    """What reports on the same surface share: figures of items, and pages of both arms."""
+    """What reports on the same surface share: lines of items, and pages of both arms."""
 
     def __init__(self) -> None:
-        self.figures, self.history = ItemFiguresCache(), ArmHistory()
+        self.items, self.history = ItemLinesCache(), ArmHistory()
 
 
 class _Progress(TypedDict):
@@ -98,7 +98,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
-    items = item_lines(store, request, cache.figures)
+    items = cache.items.lines(store, request)
     retention = retention_view(surface.settings, store.deleted(surface.id), request.settled)
     return {
         "surface": surface.name,
@@ -139,11 +139,9 @@ def headline(store: Store, surface: Surface, learned: LearnedState | None, now: 
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     window = recent_window(store, cache.history, surface, None, now, _rounds(learned))
     ratio = _ratio(store, surface, has_holdout)
-    strata = cache.history.arms_since_start(store, surface, None, now + 1, now) if has_holdout else []
     return {
         "pages": learner.pages,
         "clicks_per_page": learner.rate if learner.pages else None,
-        "uplift": _trusted(_uplift(strata, surface, None) if has_holdout else None, ratio),
         "recent": _recent(window, ratio, has_holdout),
         "sample_ratio": ratio,
         "guard_since": surface.all_guarded_since,
@@ -223,27 +221,6 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(request.segment)
     return shift_between(pages(0), sum_of(before), alpha)
-
-
-def item_lines(store: Store, request: ReportRequest, cache: ItemFiguresCache) -> list[ItemLine]:
-    """Return a line for every item that is not removed: shows and clicks of all time, and its weighted click rate."""
-    shown, clicked, rates = cache.figures(store, request)
-    total = int(shown.sum())
-    return [
-        {
-            "name": item.name,
-            "state": item.state,
-            "shows": int(shown[item.index]),
-            "clicks": round(clicked[item.index]),
-            "rate": rate.rate,
-            "low": rate.low,
-            "high": rate.high,
-            "share": int(shown[item.index]) / total if total else None,
-            "age_seconds": max(0.0, (request.now - item.added_at) / 1000.0),
-        }
-        for item, rate in zip(request.surface.items, rates)
-        if item.state != "removed"
-    ]
 
 
 def most_shown_lines(lines: list[ItemLine]) -> list[ItemLine]:
