@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from bothworlds.policies.logged_pages import LogState
+from bothworlds.serve.engine import engine as engine_module
 from bothworlds.serve.engine import served, surface_rules
 from bothworlds.serve.engine.engine import Engine
 from bothworlds.serve.events import Event
@@ -91,7 +92,7 @@ async def serving(store: Store, clock: Callable[[], int] | None = None, **option
     A request with a context waits for the newest lists instead of using those of before while new ones are made.
     """
     given = {"refresh_ms": 3_600_000, "refresh_events": 10**9} | options
-    with patch.object(served, "STALE_MS", -1):
+    with patch.object(engine_module, "STALE_MS", -1):
         async with running(store, clock or Clock(), **given) as engine:
             yield engine
 

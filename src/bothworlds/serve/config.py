@@ -101,12 +101,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         for field in msgspec.structs.fields(kind):
             text = environment.get(prefix + field.name.upper())
             if text is not None and field.name != "limits":
-                target[field.name] = _split(text) if field.name in LIST_SETTINGS else text
+                parts = [part.strip() for part in text.split(",") if part.strip()]
+                target[field.name] = parts if field.name in LIST_SETTINGS else text
     return settings
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _merge(settings: dict[str, Any], overrides: Mapping[str, Any]) -> None:

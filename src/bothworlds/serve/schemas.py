@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .model import Arm, Item, Status, Surface, SurfaceSettings, rfc3339
+from .model import Arm, Status, Surface, SurfaceSettings, rfc3339
 
 Role = Literal["serve", "ingest", "read", "admin"]  # admin includes all others
 MAX_SLOT = 62  # clicks are stored as the bits of a signed 64-bit integer
@@ -219,15 +219,14 @@ def view_of(surface: Surface, learned_again: int | UnsetType = UNSET) -> Struct:
         name=surface.name,
         version=surface.version,
         **{setting.name: getattr(surface.settings, setting.name) for setting in _SETTINGS},
-        items=[_item_view(item) for item in surface.items],
+        items=[
+            ItemView(item.name, item.state, rfc3339(item.added_at), rfc3339(item.changed_at), item.labels)
+            for item in surface.items
+        ],
         created_at=rfc3339(surface.created_at),
         changed_at=rfc3339(surface.changed_at),
         learned_again=learned_again,
     )
-
-
-def _item_view(item: Item) -> ItemView:
-    return ItemView(item.name, item.state, rfc3339(item.added_at), rfc3339(item.changed_at), item.labels)
 
 
 # Events and state

@@ -418,11 +418,11 @@ def health_lines(health: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return labels and values of the health of the service.
 
     >>> health_lines({"ready": True, "reasons": [], "commit_lag_ms": 0.94, "policy_age_seconds": 61})[:2]
-    [('Problems', '\u2013'), ('Last write', '0.94 ms')]
+    [('Problems', '\u2013'), ('Commit lag', '0.94 ms')]
     """
     return [
         ("Problems", "; ".join(health["reasons"]) or DASH),
-        ("Last write", f"{number(health.get('commit_lag_ms'), 2)} ms"),
+        ("Commit lag", f"{number(health.get('commit_lag_ms'), 2)} ms"),
         ("Waiting to be written", count(health.get("queue_length"))),
         ("Policy age", duration(health.get("policy_age_seconds"))),
         # Counted over all surfaces and from time to time: without this label, the number would seem to contradict the

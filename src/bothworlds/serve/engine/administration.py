@@ -13,7 +13,7 @@ from ..reports.inputs import retention_view
 from ..stores import Store, StoreError, VersionConflict
 from . import surface_rules
 from .served import Registry
-from .store_calls import ConcurrentChange, in_thread
+from .store_calls import in_thread
 from .surface_rules import Change, ItemAction
 from .tokens import SecretCache
 from .views import read_counts
@@ -193,7 +193,7 @@ class Administration:
                 await self._registry.catch_up()
                 try:
                     return await in_thread(call)
-                except ConcurrentChange:
+                except VersionConflict:
                     if if_version is not None or attempt == ATTEMPTS or not self._registry.shared:
                         raise
         raise AssertionError

@@ -48,6 +48,7 @@ from .tokens import InvalidToken, SecretCache
 from .views import Reports
 
 MAX_EXCLUDED = 1000
+STALE_MS = 1000  # for so long, lists for a context may be of the state before the present one
 OTHER_LIST = "the list of this token was lost, and its request was answered with another list since"
 NO_SURFACE = "the surface of this event is not known here; it may have been deleted"
 DELETED_EVENT = "this event was deleted"
@@ -251,7 +252,8 @@ class Engine:
         lists = served.cached(one, constraints)
         if lists is None or not served.is_outdated(one, constraints, lists):
             return lists
-        if constraints.is_whole and served.is_stale(one, lists):
+        newest = one.lists
+        if constraints.is_whole and (newest is None or newest.source.made_at - lists.source.made_at > STALE_MS):
             return None
         self.solver.renew(served, one, constraints)
         return lists
@@ -353,25 +355,22 @@ class Engine:
         An event with an invalid token is rejected alone. Raises TooMany or Unavailable if nothing could be written.
         """
         verified: list[Feedback] = []
-        results: list[Accepted] = []
-        places: list[int] = []  # in ``results``, of each of ``verified``
-        for given in events:
+        invalid: dict[int, Accepted] = {}  # by place
+        for place, given in enumerate(events):
             try:
-                feedback = await self._verify(given)
+                verified.append(await self._verify(given))
             except InvalidToken as error:
-                results.append(Accepted(given.event_id, "rejected", str(error)))
-                continue
-            places.append(len(results))
-            verified.append(feedback)
-            results.append(Accepted(given.event_id, "expired"))
-        if verified:
-            statuses = await self.recorder.submit(verified)
-            reasons = await self._why_rejected([one.event for one, s in zip(verified, statuses) if s == "rejected"])
-            for place, feedback, status in zip(places, verified, statuses):
-                reason = reasons[feedback.event.id] if status == "rejected" else ""
-                results[place] = Accepted(events[place].event_id, status, reason)
-                self._statuses[feedback.event.surface_id, status] += 1
-        return results
+                invalid[place] = Accepted(given.event_id, "rejected", str(error))
+        statuses = await self.recorder.submit(verified) if verified else []
+        rejected = [one.event for one, status in zip(verified, statuses) if status == "rejected"]
+        reasons = await self._why_rejected(rejected) if rejected else {}
+        written = []
+        for feedback, status in zip(verified, statuses):
+            self._statuses[feedback.event.surface_id, status] += 1
+            reason = reasons[feedback.event.id] if status == "rejected" else ""
+            written.append(Accepted(feedback.event.id.hex(), status, reason))
+        left = iter(written)
+        return [invalid.get(place) or next(left) for place in range(len(events))]
 
     async def _verify(self, given: FeedbackEvent) -> Feedback:
         """Returns the feedback with the event of its token; raises InvalidToken."""
@@ -402,10 +401,9 @@ class Engine:
     async def _why_rejected(self, events: Sequence[Event]) -> dict[bytes, str]:
         """Returns why the store has rejected feedback on each of these events, by id; reads the store at most twice."""
         deleted: set[bytes] = set()
-        if events:
-            with suppress(Unavailable):
-                deleted = await in_thread(self._store.deleted_ids, [event.id for event in events])
-                await self.registry.catch_up()
+        with suppress(Unavailable):
+            deleted = await in_thread(self._store.deleted_ids, [event.id for event in events])
+            await self.registry.catch_up()
         known = self.registry.by_id
         return {
             event.id: DELETED_EVENT if event.id in deleted else OTHER_LIST if event.surface_id in known else NO_SURFACE

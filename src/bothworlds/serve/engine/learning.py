@@ -169,8 +169,10 @@ class Learning:
             surface_id = self._changed.pop(learner_id)
             one, served = self._registry.learner(surface_id, learner_id), self._registry.by_id.get(surface_id)
             now = self._clock()
-            if one is None or served is None or not one.is_used(RETRY_SECONDS):
+            if one is None or served is None:
                 continue
+            if one.lists is None and (not one.fault or time.monotonic() - one.failed_at < RETRY_SECONDS):
+                continue  # not used here, or failed just now
             if abs(now - one.used_at) > IDLE_MS:
                 one.lists = None  # made again for the next request
                 continue

@@ -49,7 +49,6 @@ MAX_CACHED_CELLS = 1 << 22  # probabilities in all lists for constraints of a su
 CELLS_OF_LISTS = 1 << 11  # what the rest of them counts as
 REUSED, MOST_REUSED = 0.01, 64  # they are used until there are so many more pages, as a share and at most, as in Ranker
 
-STALE_MS = 1000  # for so long, lists for a context may be of the state before the present one
 
 Context = tuple[tuple[str, str], ...]  # the labels of a visitor that are learned; without unknown values
 
@@ -93,10 +92,6 @@ class ServedLearner:
     def __init__(self, learner: Learner) -> None:
         self.learner, self.used_at, self.fault, self.failed_at = learner, 0, "", 0.0
         self.lists: Lists | None = None
-
-    def is_used(self, retry_seconds: float) -> bool:
-        """Returns whether lists are needed here; if they could not be made, only after some time."""
-        return self.lists is not None or (bool(self.fault) and time.monotonic() - self.failed_at >= retry_seconds)
 
 
 class Served:
@@ -323,10 +318,6 @@ class Served:
         if constraints.is_whole:
             return before.number < now.number
         return not 0 <= now.rounds - before.rounds <= min(MOST_REUSED, REUSED * before.rounds)
-
-    def is_stale(self, one: ServedLearner, lists: Lists) -> bool:
-        """Returns whether outdated lists of a context are so old that a request waits for new ones."""
-        return one.lists is None or one.lists.source.made_at - lists.source.made_at > STALE_MS
 
     def check(self) -> None:
         """Makes the lists of new learners and discards them; raises anything that a policy raises. Blocks."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from ..model import TooMany
 from ..stores import StoreError
@@ -18,7 +17,6 @@ MAX_PENDING = 32  # lists for constraints that are being made, or wait for it
 MAX_PENDING_PER_CLIENT = 16
 
 _Key = tuple[Served, int, Constraints]
-_Call = Callable[[_Key, ServedLearner], Coroutine[Any, Any, Any]]
 
 
 class Solver:
@@ -31,7 +29,7 @@ class Solver:
         self._clock = clock
         # One thread for each: between kernels it needs the interpreter lock, as the event loop does.
         self._threads = [ThreadPoolExecutor(1, f"bothworlds {name}") for name in ("loader", "solver")]
-        self._pending: dict[_Key, asyncio.Task[Any]] = {}
+        self._pending: dict[_Key, asyncio.Task[Lists | None]] = {}
         self._of_client: Counter[str] = Counter()
 
     @property
@@ -41,7 +39,7 @@ class Solver:
 
     async def publish(self, served: Served, one: ServedLearner) -> None:
         """Makes the lists of a learner that is used for the first time; raises Unavailable if the store fails."""
-        await self._wait_for((served, one.learner.id, UNCONSTRAINED), one, self._publish)
+        await self._wait_for((served, one.learner.id, UNCONSTRAINED), one)
 
     async def solve(self, served: Served, one: ServedLearner, constraints: Constraints, client: str) -> Lists | None:
         """Returns lists with constraints, and caches them; None if they cannot be made.
@@ -57,29 +55,28 @@ class Solver:
             if self.pending >= MAX_PENDING or self._of_client[client] >= MAX_PENDING_PER_CLIENT:
                 raise TooMany("too many new combinations of pins and exclusions at once; retry in a second")
             self._of_client[client] += 1
-            self._start(key, one, self._solve).add_done_callback(lambda done: self._release(client))
-        lists: Lists | None = await self._wait_for(key, one, self._solve)
-        return lists
+            self._start(key, one).add_done_callback(lambda done: self._release(client))
+        return await self._wait_for(key, one)
 
     def renew(self, served: Served, one: ServedLearner, constraints: Constraints) -> None:
         """Makes cached lists again soon, unless there is much to do; the old ones are used meanwhile."""
         key = (served, one.learner.id, constraints)
         if key not in self._pending and self.pending < MAX_PENDING // 2:
-            self._start(key, one, self._solve)
+            self._start(key, one)
 
-    async def _wait_for(self, key: _Key, one: ServedLearner, call: _Call) -> Any:
-        task = self._pending.get(key) or self._start(key, one, call)
+    async def _wait_for(self, key: _Key, one: ServedLearner) -> Lists | None:
+        task = self._pending.get(key) or self._start(key, one)
         try:
             return await asyncio.shield(task)  # other requests may wait for the same task
         except StoreError as error:
             raise unavailable(error) from error
 
-    def _start(self, key: _Key, one: ServedLearner, call: _Call) -> asyncio.Task[Any]:
-        task = self._pending[key] = asyncio.create_task(call(key, one))
+    def _start(self, key: _Key, one: ServedLearner) -> asyncio.Task[Lists | None]:
+        task = self._pending[key] = asyncio.create_task(self._make(key, one))
         task.add_done_callback(lambda done: self._end(key, done))
         return task
 
-    def _end(self, key: _Key, done: asyncio.Task[Any]) -> None:
+    def _end(self, key: _Key, done: asyncio.Task[Lists | None]) -> None:
         del self._pending[key]
         if not done.cancelled():
             done.exception()  # nobody else looks at it if lists are made again
@@ -87,15 +84,13 @@ class Solver:
     def _release(self, client: str) -> None:
         self._of_client -= Counter({client: 1})
 
-    async def _publish(self, key: _Key, one: ServedLearner) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads[0], key[0].publish, one, self._clock())
-
-    async def _solve(self, key: _Key, one: ServedLearner) -> Lists | None:
-        served, _, constraints = key
+    async def _make(self, key: _Key, one: ServedLearner) -> Lists | None:
+        (served, _, constraints), loop = key, asyncio.get_running_loop()
+        if constraints == UNCONSTRAINED:
+            await loop.run_in_executor(self._threads[0], served.publish, one, self._clock())
+            return one.lists
         try:
-            lists = await asyncio.get_running_loop().run_in_executor(
-                self._threads[1], served.make, one, constraints, self._clock()
-            )
+            lists = await loop.run_in_executor(self._threads[1], served.make, one, constraints, self._clock())
         except StoreError:
             raise
         except Exception as error:

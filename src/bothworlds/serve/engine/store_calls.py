@@ -11,24 +11,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..events import Event
-from ..model import Conflict, Invalid, Unavailable
-from ..stores import Store, StoreError, Unstorable, VersionConflict
+from ..model import Invalid, Unavailable
+from ..stores import Store, StoreError, Unstorable
 
 T = TypeVar("T")
 
 STORE_FAILED = "the store cannot be read or written now; retry later"
 
 
-class ConcurrentChange(Conflict):
-    """Another process changed the surface between reading and writing."""
-
-
 async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
-    """Runs a blocking call in a worker thread; raises ConcurrentChange, Invalid or Unavailable if the store fails."""
+    """Runs a blocking call in a worker thread; raises Invalid or Unavailable if the store fails."""
     try:
         return await asyncio.to_thread(call, *arguments)
-    except VersionConflict as error:
-        raise ConcurrentChange("the surface was changed by another client; read it again") from error
     except Unstorable as error:
         raise Invalid("the request contains a value that cannot be stored") from error
     except StoreError as error:

@@ -77,7 +77,9 @@ class Signer:
         """Returns the token of an event."""
         listed, absent = event.listed, b""
         if FEW_ABSENT * len(listed.absent) > event.n:
-            listed, absent = msgspec.structs.replace(listed, absent=()), _bitmap(listed.absent, event.n)
+            bits = np.zeros(event.n, np.bool_)
+            bits[list(listed.absent)] = True
+            listed, absent = msgspec.structs.replace(listed, absent=()), np.packbits(bits).tobytes()
         body = _encode((*_values(event), listed, absent))
         return _text(self._prefix + blake2b(body, digest_size=SIGNATURE_BYTES, key=self._key).digest() + body)
 
@@ -104,12 +106,6 @@ class Signer:
 
 def _text(signed: bytes) -> str:
     return urlsafe_b64encode(signed).rstrip(b"=").decode()
-
-
-def _bitmap(absent: tuple[int, ...], n: int) -> bytes:
-    bits = np.zeros(n, np.bool_)
-    bits[list(absent)] = True
-    return np.packbits(bits).tobytes()
 
 
 def _event(body: bytes) -> Event:

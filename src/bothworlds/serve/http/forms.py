@@ -25,7 +25,7 @@ from ..dashboard import surface_form
 from ..dashboard.routes import page, service_address
 from ..dashboard.surface_form import FormErrors, form_errors, texts_of, values_of
 from ..model import LISTED_ITEMS, ServiceError, Surface
-from ..stores import StoreError, VersionConflict
+from ..stores import StoreError
 from ..surface_input import item_lines
 from .body import read_form
 from .operations import Handler
@@ -37,13 +37,15 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 ROUTE = "pages"  # in log and metrics
-ERRORS = (Problem, ServiceError, StoreError, VersionConflict)
+ERRORS = (Problem, ServiceError, StoreError)
 ITEMS = "items"
 MUST_NOT_EXIST = (b"if-none-match", b"*")
 STALE = (
     "somebody else has changed this surface since you opened the page, and nothing was saved. Your entries are kept; "
     "where they differ from the surface, its value is shown. Saving again overwrites it"
 )
+
+NOT_CONFIRMED = "the surface was not deleted: to confirm, type its name into the field beside the button"
 
 Respond = Callable[[Request, Editor], Awaitable[Response]]
 Lines = list[tuple[int, str]]  # number of a line, item
@@ -103,7 +105,8 @@ class SurfaceForms:
         anchor = ""
 
         async def call(handler: Handler, body: Any = None, **params: str) -> None:
-            await handler(_api_request(_if_match(expected), body, surface=surface.name, **params), editor.actor)
+            precondition = (b"if-match", b'"%d"' % expected)
+            await handler(_api_request(precondition, body, surface=surface.name, **params), editor.actor)
 
         try:
             match form.get("action"):
@@ -116,7 +119,8 @@ class SurfaceForms:
                 case "restart":
                     await call(self._endpoints.restart_comparison)
                 case "delete":
-                    _check_confirmation(surface, form)
+                    if form.get("confirmation", "").strip() != surface.name:
+                        raise Problem(422, NOT_CONFIRMED)
                     await call(self._endpoints.delete_surface)
                     return _redirect(request, "/")
                 case _ if "promote" in form:
@@ -207,20 +211,10 @@ def _api_request(precondition: tuple[bytes, bytes], body: Any = None, **params: 
     return Request({"type": "http", "headers": headers, "path_params": params, "query_string": b""}, receive)
 
 
-def _if_match(version: int) -> tuple[bytes, bytes]:
-    return b"if-match", b'"%d"' % version
-
-
 def _expected_version(form: Mapping[str, str]) -> int:
     """Return the version that the form was made for; 0, which no surface has, if it does not say."""
     text = form.get("version", "")
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
-
-
-def _check_confirmation(surface: Surface, form: Mapping[str, str]) -> None:
-    """Raise a 422 unless the name of the surface was typed in to confirm its deletion."""
-    if form.get("confirmation", "").strip() != surface.name:
-        raise Problem(422, "the surface was not deleted: to confirm, type its name into the field beside the button")
 
 
 def _changes(surface: Surface, values: Mapping[str, Any]) -> dict[str, Any]:

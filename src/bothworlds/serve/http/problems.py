@@ -14,7 +14,7 @@ from starlette.types import Send
 
 from ..model import Conflict, Invalid, ServiceError, TooMany, Unavailable, Unknown, rfc3339
 from ..observability.logs import logger, warn_throttled
-from ..stores import StoreError, VersionConflict
+from ..stores import StoreError
 from ..validation import decoding_fault, lowered
 
 JSON, MEDIA_TYPE = "application/json", "application/problem+json"
@@ -27,7 +27,6 @@ STATUS_OF: dict[type[Exception], int] = {
     Unknown: 404,
     Invalid: 422,
     Conflict: 409,
-    VersionConflict: 409,
     TooMany: 422,
     Unavailable: 503,
     StoreError: 503,
@@ -153,14 +152,12 @@ def with_rfc3339_times(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {
-            name: rfc3339(field) if _is_time(name, field) else with_rfc3339_times(field)
+            name: rfc3339(field)
+            if type(field) is int and (name in TIME_FIELDS or str(name).endswith(("_at", "_since")))
+            else with_rfc3339_times(field)
             for name, field in value.items()
         }
     return [with_rfc3339_times(element) for element in value] if isinstance(value, list | tuple) else value
-
-
-def _is_time(name: Any, value: Any) -> bool:
-    return type(value) is int and (name in TIME_FIELDS or str(name).endswith(("_at", "_since")))
 
 
 async def send_problem(send: Send, problem: Problem) -> None:

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from ..config import Limits
 from ..model import Conflict, StateConflict, Surface, learned_again
 from ..schemas import ItemChanges, Promotion, Reset, Rotation, SurfaceChanges, SurfaceRequest, WarmStart, view_of
-from ..stores import VersionConflict
 from .body import check_count, check_media_type, decode, read_body
 from .problems import Problem, json_response
 
@@ -184,7 +183,7 @@ async def _with_preconditions(request: Request, change: Awaitable[T]) -> T:
         return await change
     except StateConflict:
         raise
-    except (Conflict, VersionConflict) as error:
+    except Conflict as error:
         if "if-match" not in request.headers and "if-none-match" not in request.headers:
             raise
         raise Problem(412, str(error)) from error

@@ -21,7 +21,6 @@ from ..model import (
 )
 from ..schemas import (
     Headline,
-    ItemLine,
     Learning,
     Marginals,
     MarginalsThen,
@@ -99,6 +98,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
     items = cache.items.lines(store, request)
+    most = sorted(range(len(items)), key=lambda k: -items[k]["shows"])[:LISTED_ITEMS]
     retention = retention_view(surface.settings, store.deleted(surface.id), request.settled)
     return {
         "surface": surface.name,
@@ -112,7 +112,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "sample_ratio": ratio,
         "arms": arm_lines(surface, strata, request.segment, ratio is None or not ratio["alarm"]),
         "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
-        "items": most_shown_lines(items),
+        "items": [items[k] for k in sorted(most)],
         "items_total": len(items),
         "series": _series(rows, arms, surface),
         "marginals": _marginals(request.learned, surface),
@@ -221,14 +221,6 @@ def shift(store: Store, request: ReportRequest) -> Shift:
     number = (start - window_start(HOUR, surface.created_at)) // HOUR + 1
     alpha = spent(SHIFT_ALPHA, max(1, number)) * segment_alpha(request.segment)
     return shift_between(pages(0), sum_of(before), alpha)
-
-
-def most_shown_lines(lines: list[ItemLine]) -> list[ItemLine]:
-    """Return the lines of the ``LISTED_ITEMS`` items that were shown most, in their order."""
-    if len(lines) <= LISTED_ITEMS:
-        return lines
-    kept = sorted(range(len(lines)), key=lambda k: -lines[k]["shows"])[:LISTED_ITEMS]
-    return [lines[k] for k in sorted(kept)]
 
 
 def _marginals(learned: LearnedState | None, surface: Surface) -> Marginals:

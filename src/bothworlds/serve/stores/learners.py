@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..events import Learner
-from ..model import Surface
+from ..model import Conflict, Surface
 from .database import Row, Session
 from .records import Entries, take_numbers, write_entries
 
@@ -21,7 +21,7 @@ _surface = msgspec.json.Decoder(Surface).decode
 _LEARNER = "id, surface_id, number, reset_number, erased_number"
 
 
-class VersionConflict(Exception):
+class VersionConflict(Conflict):
     """The surface was changed since it was read."""
 
 
@@ -85,11 +85,7 @@ def read_learners(session: Session, surface_id: int | None = None) -> list[Learn
     """Returns the learners of a surface, or of all, in the order of their creation."""
     chosen, values = ("", ()) if surface_id is None else (" AND surface_id = ?", (surface_id,))
     rows = session.run(f"SELECT {_LEARNER} FROM learners WHERE NOT deleted{chosen} ORDER BY id", values)
-    return list(map(_learner_of, rows))
-
-
-def _learner_of(row: Row) -> Learner:
-    return Learner(**dict(zip(_LEARNER.split(", "), row, strict=True)))
+    return [Learner(**dict(zip(_LEARNER.split(", "), row, strict=True))) for row in rows]
 
 
 def reset_learners(session: Session, ids: Collection[int], audit: Entries) -> None:
