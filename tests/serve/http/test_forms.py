@@ -213,7 +213,7 @@ def test_an_error_in_a_list_of_items_names_the_line(admin):
 def test_an_empty_or_existing_name_is_an_error_of_the_name(admin, home):
     assert "name" in errors_of(admin.create("  "))[0]
     answer = admin.create(home, slots="3")
-    assert errors_of(answer)[0] == {"name": "Surface 'home' exists already."}
+    assert errors_of(answer)[0] == {"name": "The surface exists already."}
     assert answer.status_code == 412
     assert admin.client.engine.registry.surface(home).settings.slots == 2
 

@@ -178,7 +178,7 @@ class Administration:
     def _at_version(self, name: str, version: int | None) -> Surface:
         surface = self._registry.surface(name)
         if version == 0:
-            raise Conflict(f"surface {name!r} exists already")
+            raise Conflict("the surface exists already")
         if version not in (None, surface.version):
             raise Conflict(f"surface {name!r} has version {surface.version} now: read it again")
         return surface

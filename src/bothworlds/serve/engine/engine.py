@@ -278,7 +278,8 @@ class Engine:
         listed = served.baseline(constraints) if lists is None or arm == BASELINE_ARM else lists.next()
         now = one.used_at = self._clock()
         expires_at = now + served.attribution_ms
-        served.unknown.update(visitor.unknown)
+        if visitor.unknown:
+            served.unknown.update(visitor.unknown)
         event = Event(
             id=page.event_id,
             surface_id=served.surface.id,

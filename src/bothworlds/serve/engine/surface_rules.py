@@ -8,7 +8,7 @@ a number: an arm gets one when its name is first used, and keeps it. A change of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -136,9 +136,7 @@ def update_surface(surface: Surface, body: Mapping[str, Any], now: int) -> Chang
     """
     kept = {item.name for item in surface.items if item.state != "removed"}
     given = named_items(body.get("items", ()))
-    items, details = _with_state(surface, [name for name in given if name not in kept], "active", now)
-    items, relabelled = _with_labels(items, given, now)
-    details += relabelled
+    items, details = _with_items(surface, {name: "active" for name in given if name not in kept}, given, now)
     changes = {key: value for key, value in body.items() if key != "items"}
     changed = _changed(surface, now, items=items) if details else surface
     _check_item_labels(_settings({**msgspec.to_builtins(surface.settings), **changes}), given, "items/{}/labels")
@@ -231,16 +229,13 @@ def change_item(
         raise Unknown(f"surface {surface.name!r} has no item {name!r}")
     elif known.state == "removed" != state:
         raise StateConflict(f"item {name!r} was removed; add it again first")
-    changes = known is None or known.state != state
-    items, details = _with_state(surface, [name] if changes else [], state, now)
-    items, relabelled = _with_labels(items, {name: labels}, now)
-    if not details and not relabelled:
+    items, details = _with_items(surface, {name: state}, {name: labels}, now)
+    if not details:
         return Change(surface)
     _check_item_labels(surface.settings, {name: labels}, "labels")
     changed = _with_parts(surface, _checked(_changed(surface, now, items=items)))
-    if not details:
-        return Change(changed, "change labels", relabelled[0].partition(": ")[2])
-    return Change(changed, details[0].partition(":")[0], name)
+    action_done, _, detail = details[0].partition(": ")
+    return Change(changed, action_done, detail)
 
 
 def named_items(items: Any) -> dict[str, dict[str, LabelValue] | None]:
@@ -271,36 +266,27 @@ def exposure_problem(surface: Surface) -> str:
     )
 
 
-def _with_state(
-    surface: Surface, names: Sequence[str], state: ItemState, now: int
+def _with_items(
+    surface: Surface,
+    states: Mapping[str, ItemState],
+    labels: Mapping[str, Mapping[str, LabelValue] | None],
+    now: int,
 ) -> tuple[tuple[Item, ...], list[str]]:
-    """Returns the items with these in a state, new ones at the end, and what was done to each."""
-    items = {item.name: item for item in surface.items}
-    details = []
-    for name in names:
+    """Returns the items with these states and labels, new ones at the end, and what was done to each."""
+    items, details = {item.name: item for item in surface.items}, []
+    for name, state in states.items():
         known = items.get(name)
-        if known is not None:
-            items[name] = msgspec.structs.replace(known, state=state, changed_at=now)
-        else:
+        if known is None:
             items[name] = Item(name=name, index=len(items), state=state, added_at=now, changed_at=now)
-        details.append(f"{'add' if known is None else VERBS[state]} item: {name}")
+            details.append(f"add item: {name}")
+        elif known.state != state:
+            items[name] = msgspec.structs.replace(known, state=state, changed_at=now)
+            details.append(f"{VERBS[state]} item: {name}")
+    for name, given in labels.items():
+        if given is not None and given != items[name].labels:
+            items[name] = msgspec.structs.replace(items[name], labels=dict(given), changed_at=now)
+            details.append(f"change labels: {name} {_json(given)}")
     return tuple(items.values()), details
-
-
-def _with_labels(
-    items: tuple[Item, ...], given: Mapping[str, Mapping[str, LabelValue] | None], now: int
-) -> tuple[tuple[Item, ...], list[str]]:
-    """Returns the items with the labels that are given, and what was done to each."""
-    changed = {
-        item.name: dict(labels)
-        for item in items
-        if (labels := given.get(item.name)) is not None and labels != item.labels
-    }
-    replaced = (
-        msgspec.structs.replace(item, labels=changed[item.name], changed_at=now) if item.name in changed else item
-        for item in items
-    )
-    return tuple(replaced), [f"change labels: {name} {_json(labels)}" for name, labels in changed.items()]
 
 
 # Versions and checks
