@@ -72,7 +72,7 @@ async def test_a_change_of_an_outdated_version_is_refused(engine, store, clock):
         await engine.administration.patch_surface("home", {"floor": 0.1}, actor="two", if_version=version)
     with pytest.raises(Conflict):
         await engine.administration.put_surface("other", {"slots": 1, "items": ["a"]}, actor="two", if_version=3)
-    with pytest.raises(Conflict, match="has version 2 now"):
+    with pytest.raises(Conflict, match="now has version 2"):
         await engine.administration.promote("home", "learner", actor="ann", if_version=7)
     _, created = await engine.administration.put_surface("home", {"slots": 2}, actor="one")
     assert not created

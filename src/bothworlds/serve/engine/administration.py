@@ -180,7 +180,8 @@ class Administration:
         if version == 0:
             raise Conflict("the surface exists already")
         if version not in (None, surface.version):
-            raise Conflict(f"surface {name!r} has version {surface.version} now: read it again")
+            now = f"the surface now has version {surface.version}"
+            raise Conflict(f"{now}; read it again, and send the change for that version")
         return surface
 
     async def _change(self, change: Callable[[], Change], actor: str, if_version: int | None = None) -> Surface:
