@@ -10,7 +10,7 @@ from bothworlds.core import Decision
 from bothworlds.policies.logged_pages import LoggedPage, LogState
 from bothworlds.policies.pages import has_parts
 from tests.cases import case
-from tests.policies.informed import informed
+from tests.policies.informed import informed, others_nightly
 from tests.policies.logs import played, same_bits
 from tests.policies.plain import Divisible, EpsilonGreedy, Interpreted, Stranger
 
@@ -40,7 +40,7 @@ def same_log(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", others_nightly(NAMES))
 def test_a_log_is_learned_as_one_page_after_the_other(name):
     policy = policy_for(name, N + ADDED if has_parts(bothworlds.policy(name)) else N)
     pages, state = played(policy, N, M, 90, added=ADDED)

@@ -17,7 +17,7 @@ from bothworlds.serve.engine import states
 from bothworlds.serve.engine.states import Target, decode, encode, learn_events, page_of, same_bits, size_of
 from bothworlds.serve.model import BASELINE_ARM, LOSS_UNIT
 from tests.cases import case
-from tests.policies.informed import informed
+from tests.policies.informed import informed, others_nightly
 from tests.policies.logs import played
 from tests.policies.plain import Divisible, EpsilonGreedy, Stranger, called
 from tests.serve.engine.logs import cut, event_of, events_of
@@ -114,7 +114,7 @@ def test_a_note_belongs_to_the_policy_that_is_named_before_the_colon(events):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", others_nightly(NAMES))
 def test_a_snapshot_is_continued_bit_for_bit(name):
     policy = policy_for(name)
     events = events_of(played(policy, N, M, 80, added=ADDED)[0])
