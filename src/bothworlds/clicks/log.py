@@ -38,7 +38,6 @@ class Log:
     database: Database = field(repr=False)
     layout: str
     origin: str  # the name of the log in messages: its first file, and how many more there are
-    paths: tuple[str, ...]
     columns: Mapping[str, str]  # names of columns in the file -> in the table
     has_pages: bool
     has_propensities: bool
@@ -312,7 +311,6 @@ def read(
         database=database,
         layout=layout.name,
         origin=origin,
-        paths=tuple(str(source.path) for source in sources),
         columns={name: column for name, column in stored.items() if column in kinds},
         has_pages=has_pages,
         has_propensities="propensity" in kinds,

@@ -13,6 +13,7 @@ import pytest
 
 from bothworlds.clicks import generate, read
 from bothworlds.clicks.reading.database import Database
+from bothworlds.clicks.reading.sources import find_files
 from tests.clicks.naive import as_dictionaries, count_sessions, same
 from tests.clicks.real import ROOT, needs_real_logs
 from tests.clicks.written import counts, write
@@ -301,14 +302,14 @@ def test_hidden_files_of_a_folder_are_not_read(tmp_path, tidy):
     for folder in (".old", "_temporary/0", "parts/.git"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "log.csv").write_text(TIDY)
-    assert read(tmp_path).paths == (str(tidy),)
+    assert find_files(tmp_path) == (tidy,)
 
 
 def test_a_file_named_twice_is_read_once(tmp_path, tidy):
     other = tmp_path / "parts" / "more.csv"
     other.parent.mkdir()
     other.write_text(TIDY.replace("\n", "\n9").removesuffix("9"))
-    assert read([tidy, other.parent, other, tmp_path / "parts" / ".." / "log.csv"]).paths == (str(tidy), str(other))
+    assert find_files([tidy, other.parent, other, tmp_path / "parts" / ".." / "log.csv"]) == (tidy, other)
 
 
 @pytest.mark.slow

@@ -212,7 +212,6 @@ class Evaluator:
             estimates=tuple(one for part in values.values() for one in part.estimates),
             candidates=self.backtest.candidates,
             support=weighted.support if weighted else (),
-            clip_weights=weighted.clip if weighted else None,
             pages=round(logged.total),
             queries_in_log=len(logged.pages.queries),
             shares=found.shares,

@@ -26,7 +26,7 @@ Kish: Survey Sampling, 1965 (effective sample size).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,95 +45,71 @@ class Weighted(NamedTuple):
     estimates: dict[str, list[Estimate]]
     support: tuple[Support, ...]
     terms: dict[str, list[tuple[Ints, Floats]]]
-    clip: float
-
-
-class _Half(NamedTuple):
-    """The results with a propensity of one half of the pages, or of all of them."""
-
-    often: Ints  # (P,) counts of pages
-    number: Floats  # (K,) of results, 0 without a propensity
-    w: Floats
-    r: Floats  # (K,) click rates of the model
-    base: Floats  # (K,) clicks by the model at the position of the result
 
 
 def weighted_estimates(
     logged: LoggedPages, target: Target, model: RateModel, halves: tuple[Ints, Ints], clip: float | None
 ) -> Weighted:
-    """Return the weighted estimates of a target, per position and for the whole page."""
-    pages, m = logged.pages, logged.shape[2]
+    """Return the weighted estimates of a target, per position and for the whole page.
+
+    Arrays (2, K) have an entry for every result in both halves of the pages.
+    """
+    pages, m, at = logged.pages, logged.shape[2], logged.pages.position
     known = ~np.isnan(pages.propensity) if pages.propensity is not None else np.zeros(pages.click.size, bool)
+    number = np.array([half[logged.page] * known for half in halves], np.float64)
     fits = [model.fit(half) for half in reversed(halves)]
-    parts = [_half(logged, target, h, fit, half, known) for h, (fit, half) in enumerate(zip(fits, halves))]
-    shown = np.bincount(pages.position, known * pages.count[logged.page], m).astype(np.float64)
-    clip = float(np.sqrt(shown[shown > 0.0].min(initial=np.inf))) if clip is None else float(clip)
-    n = np.where(shown > 0.0, shown, np.nan)
+    w, r, base = np.stack([_weights(logged, target, h, fit, known) for h, fit in enumerate(fits)], axis=1)
     reach = np.bincount(np.arange(logged.shown.size) % m, logged.shown * logged.scale / logged.total, m)
     missing, unknown = _unsupported(logged, target, known, model)
 
-    def total(values: list[Floats]) -> Floats:
-        return np.asarray(
-            sum(np.bincount(pages.position, half.number * part, m) for half, part in zip(parts, values)), np.float64
-        )
+    def total(values: Floats) -> Floats:
+        """(m,) sums over results."""
+        return np.bincount(at, (number * values).sum(axis=0), m).astype(np.float64)
 
+    shown = total(np.ones_like(number))
+    n = np.where(shown > 0.0, shown, np.nan)
+    cap = float(np.sqrt(shown[shown > 0.0].min(initial=np.inf))) if clip is None else float(clip)
     c = pages.click.astype(np.float64)
-    wc, w = [half.w * c for half in parts], [half.w for half in parts]
-    gains = {
-        "ips": wc,
-        "snips": wc,
-        "clipped": [np.minimum(half.w, clip) * c for half in parts],
-        "dr": [half.base + half.w * (c - half.r) for half in parts],
-    }
-    of_w, of_w2, of_w2c = total(w), total([one**2 for one in w]), total([one**2 * c for one in w])
-    cut = total([(one > clip).astype(np.float64) for one in w])
+    gains = {"ips": w * c, "snips": w * c, "clipped": np.minimum(w, cap) * c, "dr": base + w * (c - r)}
+    of_w, of_w2, of_w2c = total(w), total(w**2), total(w**2 * c)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, kish, clicks = of_w / n, np.nan_to_num(of_w**2 / of_w2), np.nan_to_num(total(wc) ** 2 / of_w2c)
+        mean, kish = of_w / n, np.nan_to_num(of_w**2 / of_w2)
+        clicks = np.nan_to_num(total(w * c) ** 2 / of_w2c)
         error = np.sqrt(np.maximum(of_w2 - of_w**2 / n, 0.0)) / n
-        share = reach / n
-        all_clicks = np.nan_to_num((share * total(wc)).sum() ** 2 / (share**2 * of_w2c).sum())
+        all_clicks = np.nan_to_num((reach / n * total(w * c)).sum() ** 2 / ((reach / n) ** 2 * of_w2c).sum())
     estimates, terms = {}, {}
     for name, gain in gains.items():
+        size, each = (of_w, w) if name == "snips" else (n, np.ones_like(w))
         with np.errstate(invalid="ignore", divide="ignore"):
-            value = total(gain) / (of_w if name == "snips" else n)
-            at, base = pages.position, of_w if name == "snips" else n
-            each = [(g - (half.w if name == "snips" else 1.0) * value[at]) / base[at] for half, g in zip(parts, gain)]
-            variance = total([one**2 for one in each]) * n / (n - 1.0)
+            value = total(gain) / size
+            each = (gain - each * value[at]) / size[at]
+            variance = total(each**2) * n / (n - 1.0)
         lacking = unknown if name == "dr" else missing
         value = np.where(lacking > TOLERATED, np.nan, reach * value)
-        each = [reach[at] * one for one in each]
-        by_page = [
-            (half.often, logged.by_page(np.where(half.number > 0.0, one, 0.0))) for half, one in zip(parts, each)
-        ]
-        terms[name] = by_page
+        each = np.where(number > 0.0, reach[at] * each, 0.0)
+        terms[name] = [(half, logged.by_page(one)) for half, one in zip(halves, each)]
         unseen = reach * np.where(clicks > 0.0, 0.0, 3.0 / np.maximum(kish, 3.0))
         more = np.append(unseen, unseen.sum())
         if name == "clipped":  # biased where weights were cut: no interval
+            cut = total((w > cap).astype(np.float64))
             more = np.where(np.append(cut, cut.sum()) > 0.0, np.nan, more)
-        errors = [*(reach * np.sqrt(variance)).tolist(), logged.error(by_page)]
-        known = 1.0 - np.append(lacking, lacking @ reach / reach.sum())
+        errors = [*(reach * np.sqrt(variance)).tolist(), logged.error(terms[name])]
+        determined = 1.0 - np.append(lacking, lacking @ reach / reach.sum())
         values = [*value.tolist(), float(value.sum())]
-        rows = zip((*pages.positions, None), values, errors, more.tolist(), known.tolist())
+        rows = zip((*pages.positions, None), values, errors, more.tolist(), determined.tolist())
         estimates[name] = [make_estimate(name, *row) for row in rows]
-    columns = (np.nan_to_num(n), kish, clicks, mean, error, missing)
+    columns = (shown, kish, clicks, mean, error, missing)
     supports = [
-        Support(p, int(number), *map(float, rest))
-        for p, number, *rest in zip(pages.positions, *(part.tolist() for part in columns))
+        Support(p, int(size), *map(float, rest))
+        for p, size, *rest in zip(pages.positions, *(part.tolist() for part in columns))
     ]
-    rest: tuple[Any, ...] = (kish.min(), all_clicks, mean.mean(), np.sqrt((error**2).sum()) / m)
-    rest += (missing @ reach / reach.sum(),)
+    rest = (kish.min(), all_clicks, mean.mean(), np.sqrt((error**2).sum()) / m, missing @ reach / reach.sum())
     supports.append(Support(None, int(shown.sum()), *map(float, rest)))
-    return Weighted(estimates, tuple(supports), terms, clip)
+    return Weighted(estimates, tuple(supports), terms)
 
 
-def _half(
-    logged: LoggedPages,
-    target: Target,
-    part: int,
-    fit: FittedRates,
-    count: Ints,
-    known: Mask,
-) -> _Half:
+def _weights(logged: LoggedPages, target: Target, part: int, fit: FittedRates, known: Mask) -> Floats:
+    """(3, K) the weight of every result, its click rate by a model, and the model's clicks at its position."""
     pages, mass = logged.pages, target.parts[part % len(target.parts)]
     x = _looked_up(mass, logged.place, np.asarray(pages.item, np.int64), logged.shape[1])
     design = fit.design
@@ -141,14 +117,13 @@ def _half(
     query, position = np.divmod(mass.place, logged.shape[2])
     zero = np.zeros(mass.place.size, np.int64)
     clicks = fit.predict(Placements(zero, query, query, mass.item, position, zero, mass.x)).clicks
-    base: Any = np.bincount(mass.place, np.nan_to_num(clicks), logged.shown.size)[logged.place]
+    base = np.bincount(mass.place, np.nan_to_num(clicks), logged.shown.size)[logged.place]
     with np.errstate(invalid="ignore"):
-        w = np.where(known, x / np.asarray(pages.propensity), 0.0)
+        w = np.where(known, x / np.asarray(pages.propensity, np.float64), 0.0)
     if target.has is not None and not target.has.all():  # queries that keep their rankings
         own = ~target.has[pages.query[logged.page]]
         w, r, base = np.where(own & known, 1.0, w), np.where(own, 0.0, r), np.where(own, 0.0, base)
-    number = np.asarray(count[logged.page] * known, np.float64)
-    return _Half(count, number, np.asarray(w, np.float64), r, np.asarray(base, np.float64))
+    return np.array([w, r, base])
 
 
 def _looked_up(mass: Mass, place: Ints, item: Ints, items: int) -> Floats:

@@ -136,8 +136,6 @@ class Evaluation:
         How the models did on lists that were held out.
     support
         How well propensities support the target, per position and for the whole page; empty without propensities.
-    clip_weights
-        The largest weight of the clipped estimate.
     pages
         The number of pages of the log; if it has no pages, the impressions of the most frequent position of queries.
     queries_in_log
@@ -168,7 +166,6 @@ class Evaluation:
     estimates: tuple[Estimate, ...]
     candidates: tuple[Candidate, ...]
     support: tuple[Support, ...]
-    clip_weights: float | None
     pages: int
     queries_in_log: int
     shares: tuple[float, float, float, float]  # of placements: shown, by examination, weakly, open
