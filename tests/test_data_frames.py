@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from bothworlds import play
-from bothworlds.arena.attack_scores import ATTACK_COLUMNS
-from bothworlds.arena.result import COLUMNS
+from bothworlds.arena.result import ATTACK_COLUMNS, COLUMNS
 from bothworlds.clicks import evaluate, fit
 from bothworlds.data_frames import LIBRARIES, html_table, to_frame
 from bothworlds.worlds import Attack, Attacked, stochastic
@@ -90,10 +89,11 @@ def test_a_click_model_has_a_row_for_every_item(name, library):
 
 def test_an_evaluation_has_a_row_for_every_estimator_and_position(evaluation, library):
     rows = records(evaluation.to_frame(library))
-    expected = [{"target": evaluation.target, **asdict(one)} for one in evaluation.estimates]
-    assert [list(row) for row in rows] == [list(row) for row in expected]
     assert {row["position"] for row in rows} == {None, 1, 2}
-    assert all(same(row[name], other[name]) for row, other in zip(rows, expected, strict=True) for name in other)
+    for row, estimate in zip(rows, evaluation.estimates, strict=True):
+        expected = {"target": evaluation.target, **asdict(estimate)}
+        assert list(row) == list(expected)
+        assert all(same(row[name], expected[name]) for name in expected)
 
 
 def hide(monkeypatch, *modules):

@@ -1,4 +1,4 @@
-"""What all rooms share: shapes, decisions, the verbs of policies and worlds, random streams, atomic file writes.
+"""What all rooms share: shapes, decisions, the verbs of policies and worlds, random streams, copies of states.
 
 A policy *decides* which item goes to which position and *learns* from the clicks. A decision carries the
 probabilities it was made with, so feedback is weighted correctly even if it is late, out of order or missing. In a
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checks import whole
-from .files import replacing, save_arrays, save_text
 from .kernels import inner_kernel, kernel, register_kernels
 
 __all__ = [
@@ -46,9 +45,6 @@ __all__ = [
     "leaves",
     "note",
     "notes",
-    "replacing",
-    "save_arrays",
-    "save_text",
     "streams",
     "with_leaves",
 ]
@@ -66,15 +62,7 @@ class Shape(NamedTuple):
 
 
 def check_shape(n_items: int, n_positions: int) -> Shape:
-    """Return the shape; raises ValueError if it is impossible.
-
-    >>> check_shape(10, 5)
-    Shape(n_items=10, n_positions=5)
-    >>> check_shape(3, 5)
-    Traceback (most recent call last):
-    ...
-    ValueError: n_positions must be from 1 to n_items = 3; got 5
-    """
+    """Return the shape; raises ValueError if it is impossible."""
     shape = Shape(whole(n_items, "n_items", 2), whole(n_positions, "n_positions", 1))
     if shape.n_positions > shape.n_items:
         raise ValueError(f"n_positions must be from 1 to n_items = {n_items}; got {n_positions}")
@@ -239,12 +227,7 @@ class Streams(NamedTuple):
 
 
 def streams(seed: int, replication: int) -> Streams:
-    """Return the random generators of one replication; the users are the same for every policy.
-
-    >>> a, b = streams(0, 3), streams(0, 3)
-    >>> bool(a.users.random() == b.users.random() != a.policy.random())
-    True
-    """
+    """Return the random generators of one replication; the users are the same for every policy."""
     root = np.random.SeedSequence(seed, spawn_key=(replication,))
     return Streams(*(np.random.default_rng(child) for child in root.spawn(4)))
 

@@ -42,14 +42,7 @@ Declaration = Mapping[str, Sequence[str | float] | None]
 
 
 class LabelError(ValueError):
-    """A declaration or a value that is not allowed; ``path`` are the keys that lead to it from the given field.
-
-    >>> try:
-    ...     LabelTable(["device"], "labels").row({"device": 3}, "context")
-    ... except LabelError as error:
-    ...     print(error.path, error)
-    ('device',) context.device must be a text or a boolean; numbers need edges in the declaration; got 3
-    """
+    """A declaration or a value that is not allowed; ``path`` are the keys that lead to it from the given field."""
 
     def __init__(self, sentence: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(sentence)

@@ -24,10 +24,10 @@ from .core import (
     copy_state,
     is_work,
     leaves,
-    save_arrays,
     with_leaves,
 )
 from .export_format import exported_context, read_export
+from .files import save_arrays
 from .kernels import Floats, Ints
 from .labels import Declaration, LabelTable
 from .policies import CompiledPolicy, Policy, check_needs, names

@@ -50,11 +50,7 @@ def parsed_name(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
-    """Return a suggestion for an unknown name: names that contain it, otherwise names with a similar spelling.
-
-    >>> _suggestion("ftrl", ["ftpl", "ftrl-pbm"]), _suggestion("unifrom", ["mw", "uniform"]), _suggestion("x", ["mw"])
-    ('; did you mean ftrl-pbm?', '; did you mean uniform?', '')
-    """
+    """Return a suggestion for an unknown name: names that contain it, otherwise names with a similar spelling."""
     wanted = name.lower()
     containing = sorted(word for word in known if len(wanted) > 2 and wanted in word.lower())
     similar = containing[:3] or get_close_matches(wanted, known)

@@ -7,7 +7,7 @@ import pytest
 
 import bothworlds
 from bothworlds.arena import Result, load_results, save_results
-from bothworlds.arena.attack_scores import AttackScores
+from bothworlds.arena.result import AttackScores
 from bothworlds.arena.run import run
 from bothworlds.experiments.attacks import POLICIES, Attacks, attacked_worlds
 from bothworlds.experiments.question import Size, game

@@ -8,7 +8,7 @@ import pytest
 import bothworlds
 from bothworlds import play
 from bothworlds.arena import load, save_results
-from bothworlds.arena.attack_scores import AttackScores
+from bothworlds.arena.result import AttackScores
 from bothworlds.worlds import Attack, Attacked, cascade, from_description, names, stochastic
 from bothworlds.worlds.attack_kernels import KINDS, tamper
 from tests.policies.plain import EpsilonGreedy

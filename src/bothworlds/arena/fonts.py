@@ -52,10 +52,6 @@ def supply_glyphs(figure: Figure, *, keeps_text: bool) -> None:
 
 
 def _code(character: str) -> str:
-    r"""
-    >>> print(_code("\u82f9"), _code("\U0001fa94"))
-    \u82f9 \U0001fa94
-    """
     return character.encode("ascii", "backslashreplace").decode()
 
 

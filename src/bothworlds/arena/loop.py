@@ -90,13 +90,6 @@ def start(policy: Policy, world: World, labels: NDArray[np.int64]) -> Any:
     return given.init(world.n_items, world.n_positions)
 
 
-def with_new_items(policy: Policy, state: Any, world: Any, t: int, labels: NDArray[np.int64]) -> Any:
-    """Return the state in round t of a world with contexts, in which items are born."""
-    from ..policies.pages import renewed
-
-    return renewed(policy, state, *world.renewed(t, labels))
-
-
 def users_of(world: World, labels: NDArray[np.int64], stops: Iterable[int]) -> Iterator[tuple[int, Any]]:
     """Yield ranges of rounds, from 0 up to each of ``stops``, in which nothing changes: (end, users).
 
@@ -137,6 +130,8 @@ def replicate(game: Game, replication: int, report: ReportProgress) -> Score:
     The seed of the game and ``replication`` determine all randomness. ``report`` is called with the number of rounds
     played since its last call. An exception of the policy, the world or ``report`` is passed on.
     """
+    from ..policies.pages import renewed
+
     world, n = game.world, game.world.n_items
     source = streams(game.seed, replication)
     labels = source.labels.permutation(n) if game.shuffle else np.arange(n)
@@ -151,7 +146,7 @@ def replicate(game: Game, replication: int, report: ReportProgress) -> Score:
     scores: list[NDArray[np.float64]] = []
     for end, users in users_of(world, labels, game.marks.tolist()):
         if done in getattr(world, "renewals", ()):
-            state = with_new_items(policy, state, world, done, labels)
+            state = renewed(policy, state, *cast(Any, world).renewed(done, labels))
         play(policy, state, end - done, users, source, to, adversary)
         report(end - done)
         done = end

@@ -121,12 +121,7 @@ def compete(
         Game.of(policy, world, rounds, replications, seed, checkpoints, inform=inform)
         for world in places
         for policy in players
-        if not (inform and _lacks_examination(policy, rounds, world))
+        if not inform or getattr(configured_for(policy, rounds, world), "examination", ()) is not None
     ]
     warn_of_no_change(games)
     return run(games, engine_named(engine, address, jobs), cells=cells, progress=progress, finished=finished)
-
-
-def _lacks_examination(policy: Policy, rounds: int, world: World) -> bool:
-    """Whether a policy needs the examination of positions, and the world has none."""
-    return getattr(configured_for(policy, rounds, world), "examination", ()) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..data_frames import html_table, to_frame
 from ..warnings import BothworldsWarning
 from ..worlds import World, from_description
-from .attack_scores import ATTACK_COLUMNS, AttackScores
 
 COLUMNS = ("policy", "world", "seed", "replication", "round", "reward", "clicks", "regret_fixed", "regret_dynamic")
+ATTACK_COLUMNS = ("flips", "touched", "target_first", "target_shown")
 
 
 class UnchangedWorldWarning(BothworldsWarning):
@@ -37,6 +37,39 @@ def no_change(world: str, first_change: int | None, rounds: int) -> str | None:
         f"the users of {world} do not change in {rounds:,} rounds: they change first after {first_change:,}; "
         "play more or shorten the phase"
     )
+
+
+@dataclass(frozen=True)
+class AttackScores:
+    """The scores of an attack, cumulative: (replications, checkpoints) but for ``rounds``."""
+
+    rounds: NDArray[np.int64] = field(repr=False)  #: (checkpoints,)
+    flips: NDArray[np.float64] = field(repr=False)  #: clicks that were reported otherwise than users clicked: the cost
+    touched: NDArray[np.float64] = field(repr=False)  #: rounds with at least one of them
+    target_first: NDArray[np.float64] = field(repr=False)  #: rounds in which the target was at the first position
+    target_shown: NDArray[np.float64] = field(repr=False)  #: rounds in which the target was in the list
+
+    def share_first(self, since: int = 0) -> NDArray[np.float64]:
+        """The share (replications,) of rounds with the target first, from the checkpoint at or after ``since`` on."""
+        return self._share(self.target_first, since)
+
+    def share_shown(self, since: int = 0) -> NDArray[np.float64]:
+        """The share of rounds with the target in the list (replications,), as ``share_first``."""
+        return self._share(self.target_shown, since)
+
+    def _share(self, counts: NDArray[np.float64], since: int) -> NDArray[np.float64]:
+        k = int(np.searchsorted(self.rounds, since)) if since else -1
+        if k >= len(self.rounds) - 1:
+            raise ValueError(f"since must be before the last checkpoint but one; got {since}")
+        before, done = (counts[:, k], self.rounds[k]) if k >= 0 else (0.0, 0)
+        share: NDArray[np.float64] = (counts[:, -1] - before) / (self.rounds[-1] - done)
+        return share
+
+
+def attack_scores(rounds: NDArray[np.int64], replications: Sequence[NDArray[np.float64] | None]) -> AttackScores | None:
+    """Return the scores of the adversary in all replications, each (4, checkpoints); None if there was none."""
+    scores = [score for score in replications if score is not None]
+    return AttackScores(rounds, *np.array(scores).transpose(1, 0, 2)) if scores else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,13 +126,7 @@ class Result:
         return no_change(self.world, self.first_change, int(self.rounds[-1]))
 
     def average_reward(self) -> NDArray[np.float64]:
-        """Expected reward per round up to each checkpoint, (replications, checkpoints).
-
-        >>> import bothworlds
-        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, replications=2, checkpoints=5)
-        >>> result.average_reward().shape
-        (2, 5)
-        """
+        """Expected reward per round up to each checkpoint, (replications, checkpoints)."""
         average: NDArray[np.float64] = self.reward / self.rounds
         return average
 
@@ -109,11 +136,6 @@ class Result:
         ``"fixed"`` is the best single ranking for the rounds so far, the comparator of the paper; ``"dynamic"`` is
         the best ranking of each round. They are the same in a world that does not change. Any other value of
         ``against`` raises ValueError.
-
-        >>> import bothworlds
-        >>> result = bothworlds.play("uniform", "paper/stochastic", rounds=1_000, replications=2, checkpoints=5)
-        >>> bool(abs(result.regret("fixed") - result.regret("dynamic")).max() < 1e-6)
-        True
         """
         if against not in ("fixed", "dynamic"):
             raise ValueError(f"against must be 'fixed' or 'dynamic'; got {against!r}")
@@ -125,13 +147,6 @@ class Result:
 
         It is 0 for the rival, and 1 for the best list of each context in each round. Raises ValueError if the two were
         not played in the same world, with the same users and checkpoints.
-
-        >>> import bothworlds
-        >>> from bothworlds.policies import one_for_all
-        >>> policies = "context-ts", one_for_all("context-ts")
-        >>> ours, blind = (bothworlds.play(p, "context/segments", 500, replications=2) for p in policies)
-        >>> bool((blind.gap_closed(blind) == 0.0).all()), ours.gap_closed(blind).shape
-        (True, (2, 100))
         """
         alike = (rival.world, rival.seed, rival.reward.shape) == (self.world, self.seed, self.reward.shape)
         if not alike or not np.array_equal(rival.rounds, self.rounds):

@@ -11,14 +11,13 @@ import numpy as np
 
 from ..checks import whole
 from ..progress import progress_bar
-from .attack_scores import attack_scores
 from .comparators import Comparators, comparators
 from .game import Game
 from .loop import Score
 from .parallel import Cell, LocalEngine, ReportRounds
 from .ray_engine import RayEngine
 from .replication_cache import ReplicationCache, UsersDigest
-from .result import Result
+from .result import Result, attack_scores
 
 NAMED_FAILURES = 5  # failed cells that an error names
 INTERPRETED = 30  # compiled rounds that take about as long as one in plain Python
@@ -95,7 +94,8 @@ def run(
     engine.prepare([games[g] for g in sorted(left)], progress)
     work = {g: _work_per_round(games[g]) for g in left}
     total = sum(work[cell.game] * games[cell.game].rounds for cell in todo)
-    with progress_bar(_title(games, len(todo), len(everything)), total, progress) as report:
+    title = f"playing {len(games)} games" if len(todo) == len(everything) else f"playing {len(todo)} replications"
+    with progress_bar(games[0].title if len(games) == 1 else title, total, progress) as report:
         for cell, outcome in engine.play(games, todo, lambda g, rounds: report(work[g] * rounds)):
             game = games[cell.game]
             if isinstance(outcome, Exception):
@@ -121,12 +121,6 @@ def _work_per_round(game: Game) -> int:
         return 1 if game.compiled() else INTERPRETED
     except Exception:  # raised again when it is played
         return 1
-
-
-def _title(games: Sequence[Game], todo: int, total: int) -> str:
-    if len(games) == 1:
-        return games[0].title
-    return f"playing {len(games)} games" if todo == total else f"playing {todo} of {total} replications"
 
 
 def _name(game: Game, cell: Cell) -> str:

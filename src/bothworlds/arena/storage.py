@@ -10,19 +10,17 @@ import csv
 import json
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import __version__
 from ..extras import check_parquet
-from .attack_scores import ATTACK_COLUMNS, AttackScores
-from .result import Result
+from .result import ATTACK_COLUMNS, AttackScores, Result
 
 #: What is said of a result beside its rewards.
 PLAYED = (
@@ -106,14 +104,6 @@ def load_results(path: str | Path) -> list[Result]:
 
     ``seconds`` comes from the file of times beside it, and is NaN without one. Raises ValueError if ``save_results``
     did not write the file, and ImportError without pyarrow.
-
-    >>> import tempfile
-    >>> from bothworlds.arena import play
-    >>> result = play("uniform", "paper/stochastic", rounds=100, replications=2)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     again = load_results(save_results([result], Path(folder) / "results.parquet"))
-    >>> bool((again[0].reward == result.reward).all())
-    True
     """
     path = Path(path)
     pyarrow = _pyarrow()
@@ -127,6 +117,8 @@ def load_results(path: str | Path) -> list[Result]:
     for play, seconds in zip(plays, _read_times(path, plays)):
         end = start + play["replications"] * play["checkpoints"]
         part = {name: values[start:end].reshape(play["replications"], -1) for name, values in columns.items()}
+        scores = [part[name] for name in ATTACK_COLUMNS if name in part]
+        attacked = bool(scores) and not np.isnan(scores).any()
         results.append(
             Result(
                 **{name: play[name] for name in PLAYED},
@@ -136,18 +128,11 @@ def load_results(path: str | Path) -> list[Result]:
                 best_fixed=part["reward"][0] + part["regret_fixed"][0],
                 best_dynamic=part["reward"][0] + part["regret_dynamic"][0],
                 seconds=seconds,
-                attack=_attack_in(part),
+                attack=AttackScores(part["round"][0], *scores) if attacked else None,
             )
         )
         start = end
     return results
-
-
-def _attack_in(part: Mapping[str, NDArray[Any]]) -> AttackScores | None:
-    """The scores of an attack among the columns of a result, each (replications, checkpoints)."""
-    if ATTACK_COLUMNS[0] not in part or np.isnan(part[ATTACK_COLUMNS[0]]).any():
-        return None
-    return AttackScores(part["round"][0], *(part[name] for name in ATTACK_COLUMNS))
 
 
 def _read_times(path: Path, plays: Sequence[dict[str, Any]]) -> list[float]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..arena import Result
-from ..arena.attack_scores import AttackScores
 from ..arena.figures import EndLabel, label_ends, thousands
 from ..arena.game import Game
+from ..arena.result import AttackScores
 from ..line_styles import DASHES, PALETTE
 from ..worlds import World
 from ..worlds import world as named_world

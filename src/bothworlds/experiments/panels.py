@@ -91,11 +91,7 @@ def panel_title(key: str, size: Size, letter: Callable[[str], str] | None = None
 
 
 def panel_letter(key: str) -> str:
-    """Return how the paper refers to a panel of one of its figures.
-
-    >>> panel_letter("1a"), panel_number("1a")
-    ('(a)', '1(a)')
-    """
+    """Return how the paper refers to a panel of one of its figures."""
     return f"({key[1]})"
 
 

@@ -21,21 +21,19 @@ GameKey = tuple[str, str, str, int]
 
 
 def game_key(policy: Policy, world: World, rounds: int) -> GameKey:
-    """Return what identifies a game: two games with the same key and seed have the same results.
-
-    >>> import bothworlds
-    >>> uniform, world = bothworlds.policy("uniform"), bothworlds.world("paper/stochastic")
-    >>> renamed = bothworlds.world("paper/stochastic", gap=0.03)
-    >>> renamed.name = "users of Monday"
-    >>> game_key(uniform, world, 10) == game_key(uniform, renamed, 10) != game_key(uniform, world, 20)
-    True
-    """
+    """Return what identifies a game: two games with the same key and seed have the same results."""
     game = Game.of(policy, world, rounds, checkpoints=1, inform=True)
     return game.policy_name, _json(game.settings), _json(world.description()), rounds
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
+
+
+def _played_by(policy: Policy, result: Result, world: str | World) -> bool:
+    """Whether a result is that of a policy, with what the policy needs to know of the world."""
+    played = result.build_world() if isinstance(world, str) else world
+    return game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, _json(result.settings))
 
 
 class Results:
@@ -47,8 +45,6 @@ class Results:
 
     def __init__(self, results: Sequence[Result]) -> None:
         self.all = list(results)
-        self._settings = [_json(result.settings) for result in self.all]
-        self._worlds = [_json(result.world_description) for result in self.all]
 
     def of_length(self, rounds: int) -> Results:
         """Return the results of all games of that many rounds."""
@@ -73,19 +69,13 @@ class Results:
 
     def _find(self, policy: str | Policy, world: str | World) -> list[Result]:
         if isinstance(world, str):
-            here = [k for k, result in enumerate(self.all) if result.world == world]
+            here = [result for result in self.all if result.world == world]
         else:
             description = _json(world.description())
-            here = [k for k, known in enumerate(self._worlds) if known == description]
-        return [self.all[k] for k in here if self._is_of(k, policy, world)]
-
-    def _is_of(self, k: int, policy: str | Policy, world: str | World) -> bool:
-        """Whether a result is that of a policy, with what the policy needs to know of the world."""
-        result = self.all[k]
+            here = [result for result in self.all if _json(result.world_description) == description]
         if isinstance(policy, str):
-            return result.policy == policy
-        played = result.build_world() if isinstance(world, str) else world
-        return game_key(policy, played, int(result.rounds[-1]))[:2] == (result.policy_name, self._settings[k])
+            return [result for result in here if result.policy == policy]
+        return [result for result in here if _played_by(policy, result, world)]
 
     def of(self, policies: Sequence[str | Policy], worlds: Sequence[str | World]) -> list[Result]:
         """Return the results of some policies in some worlds, worlds first; those that do not exist are left out."""

@@ -91,7 +91,10 @@ def certified(
                 if restarts <= MAX_RESTARTS:
                     continue
             else:
-                steps += polish_twice(reg, rate, lam, mu, w)
+                for _ in range(POLISH):
+                    if not polish(reg, rate, lam, mu, w):
+                        break
+                    steps += 1
                 gap = finish(reg, loss, rate, lam, mu, w, marginals)
                 if gap < math.inf and (fresh or gap <= acceptable_gap(loss, rate)):
                     return steps, sweeps, effort.violation, gap
@@ -114,15 +117,6 @@ def acceptable_gap(loss: Floats, rate: Any) -> float:
             slowest = min(slowest, rate_at(rate, i, j))
         spread = max(spread, high - low)
     return m * (GAP * (spread + 1.0 / slowest) + 256.0 * EPS * largest(loss))
-
-
-@inner_kernel
-def polish_twice(reg: Any, rate: Any, lam: Floats, mu: Floats, w: Workspace) -> int:
-    """Take up to two Newton steps beyond the tolerance; returns their number."""
-    polished = 0
-    while polished < POLISH and polish(reg, rate, lam, mu, w):
-        polished += 1
-    return polished
 
 
 @inner_kernel

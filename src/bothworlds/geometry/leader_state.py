@@ -82,16 +82,8 @@ def make_leading(n: int, m: int, tolerance: float, *, every: int = 1, sharing: b
         sharing=sharing,
         every=int(every),
     )
-    start_sharing(leading)
     prepare(leading.marginals[: rows_in_use(leading)], leading.urn)
     return leading
-
-
-@kernel
-def start_sharing(leading: Leading) -> None:
-    """Let all items share one row, if items share rows at all."""
-    if leading.sharing:
-        leading.rows.own[0] = 0
 
 
 @kernel
@@ -114,7 +106,8 @@ def separate(leading: Leading, i: int) -> None:
 @kernel
 def reset(reg: Any, rate: float, leading: Leading) -> float:
     """Set uniform marginals and their multipliers at this rate; returns the z of these marginals."""
-    start_sharing(leading)
+    if leading.sharing:
+        leading.rows.own[0] = 0
     n, m = leading.marginals.shape
     z = -slope(reg, 1.0 / n) / rate
     for i in range(rows_in_use(leading)):

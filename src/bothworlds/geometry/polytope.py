@@ -48,13 +48,7 @@ def as_rate(value: ArrayLike, name: str, *shapes: tuple[int, ...]) -> NDArray[np
 
 
 def as_marginals(value: ArrayLike, name: str = "marginals", tol: float = 1e-9) -> NDArray[np.float64]:
-    """Return a point of the polytope; raises ValueError if a constraint is violated by more than ``tol``.
-
-    >>> as_marginals([[0.5, 0.5], [0.5, 0.6]])
-    Traceback (most recent call last):
-    ...
-    ValueError: marginals must sum to 1 over items; position 1 sums to 1.1
-    """
+    """Return a point of the polytope; raises ValueError if a constraint is violated by more than ``tol``."""
     x = as_matrix(value, name)
     if x.min() < -tol:
         item, position = np.unravel_index(x.argmin(), x.shape)

@@ -62,11 +62,7 @@ class HybridBarrier(NamedTuple):
 
 
 def named(name: str) -> Any:
-    """Return the regulariser of that name; raises ValueError for an unknown name.
-
-    >>> named("hybrid")
-    Hybrid(gamma=1.0)
-    """
+    """Return the regulariser of that name; raises ValueError for an unknown name."""
     known = {
         "tsallis": Tsallis(),
         "shannon": Shannon(),

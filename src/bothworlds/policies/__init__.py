@@ -111,11 +111,7 @@ def __dir__() -> list[str]:
 
 
 def names() -> list[str]:
-    """Return the names of all registered policies, including those of other packages, in alphabetical order.
-
-    >>> "ftrl-pbm" in names()
-    True
-    """
+    """Return the names of all registered policies, including those of other packages, in alphabetical order."""
     return sorted(_registered())
 
 
@@ -137,11 +133,7 @@ class Description(NamedTuple):
 
 
 def describe(name: str) -> Description:
-    """Return the description of the policy of that name; raises KeyError for an unknown name.
-
-    >>> describe("uniform").needs
-    ()
-    """
+    """Return the description of the policy of that name; raises KeyError for an unknown name."""
     known = _registered()[name]
     return Description(sentence_of(known), getattr(known, "needs", ()), defaults_of(known))
 

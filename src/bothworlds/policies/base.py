@@ -136,12 +136,7 @@ class Policy(ABC):
         return f"{name}({', '.join(changed)})" if changed else name
 
     def settings(self) -> dict[str, Any]:
-        """The settings by name.
-
-        >>> import bothworlds
-        >>> bothworlds.policy("ftrl-pbm").settings()
-        {'restart': None, 'tolerance': 1e-06, 'every': 1, 'rate': 0.5}
-        """
+        """The settings by name."""
         return {field.name: getattr(self, field.name) for field in self._fields()}
 
     def _fields(self) -> list[dataclasses.Field[Any]]:

@@ -127,15 +127,6 @@ class CascadeKlUcb(Cascade):
     al.).
     Known failure: as CascadeUCB1.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> tight, wide = (
-    ...     bothworlds.play(p, "cascade/yandex", 5_000, replications=2) for p in ("cascade-kl-ucb", "cascade-ucb")
-    ... )
-    >>> bool(tight.final()[0] > wide.final()[0])
-    True
-
     References
     ----------
     Kveton, Szepesvari, Wen, Ashkan: Cascading bandits: learning to rank in the cascade model, ICML 2015.
@@ -159,13 +150,8 @@ class CascadeUcbV(Cascade):
 
     The items with the m largest bounds are shown in falling order. Items that were never examined come first.
 
-    Where the constants come from: by the empirical Bernstein inequality, the mean of s variables between 0 and 1, with
-    empirical variance v, is further than :math:`\sqrt{2 v x / s} + 3 x / s` from its expectation with a probability of
-    at most :math:`3 e^{-x}` (Audibert et al., Theorem 1). Here :math:`x = \zeta \log t`. With the default of 2, a
-    bound fails with a probability of at most :math:`3 / t^2` for each number of times that the item was examined, and
-    is :math:`\sqrt{4 v \log t / s} + 6 \log t / s`. A public implementation, that of a study of attacks on
-    combinatorial bandits, has the same two constants for CascadeUCB-V. It also cuts bounds at 1; here they are not cut,
-    which makes a difference only between items whose bounds are above 1. t is the number of rounds played.
+    By the empirical Bernstein inequality (Audibert et al., Theorem 1), with the default of 2 a bound fails with a
+    probability of at most :math:`3 / t^2` for each number of times that the item was examined. Bounds are not cut at 1.
 
     Requires: the order of positions.
     Guarantee: :math:`\tilde O(\sqrt{n T})` in the cascade model, whatever the gaps, which no policy can improve but
@@ -176,12 +162,6 @@ class CascadeUcbV(Cascade):
     ----------
     zeta
         The factor of the logarithm. Audibert et al. need more than 1 for logarithmic regret of a single item.
-
-    Examples
-    --------
-    >>> import bothworlds
-    >>> bothworlds.policy("cascade-ucb-v", zeta=1.0).label
-    'cascade-ucb-v(zeta=1.0)'
 
     References
     ----------

@@ -46,13 +46,6 @@ class CombTs(Forgetting):
     prior
         a, of a Beta(a, a) prior; 1 is uniform.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, replications=2) for p in ("comb-ts", "comb-ucb"))
-    >>> bool(ours.final()[0] > theirs.final()[0])
-    True
-
     References
     ----------
     Wang, Chen: Thompson sampling for combinatorial semi-bandits, ICML 2018.

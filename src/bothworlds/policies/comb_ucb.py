@@ -152,14 +152,6 @@ class KlCombUcb(Forgetting):
     horizon
         T; None if it is not known.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> policies = ("kl-comb-ucb", "comb-ucb")
-    >>> tight, wide = (bothworlds.play(p, "yandex/stochastic", 5_000, replications=2) for p in policies)
-    >>> bool(tight.final()[0] > wide.final()[0])
-    True
-
     References
     ----------
     Garivier, Cappe: The KL-UCB algorithm for bounded stochastic bandits and beyond, COLT 2011.

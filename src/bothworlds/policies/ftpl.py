@@ -65,14 +65,6 @@ class Ftpl(Restarting):
     cap
         A factor of :math:`M_t`, the largest number of redraws in a round.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> result = bothworlds.play("ftpl", "paper/stochastic", rounds=2_000, replications=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=2_000, replications=4)
-    >>> bool(result.regret()[:, -1].mean() < 0.8 * uniform.regret()[:, -1].mean())
-    True
-
     References
     ----------
     Honda, Ito, Tsuchiya: Follow-the-perturbed-leader achieves best-of-both-worlds for bandit problems, ALT 2023.

@@ -64,14 +64,6 @@ class FtrlPbm(Leader):
     rate
         :math:`\eta_t = \text{rate} / \sqrt t`; the paper's is 1/2.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> result = bothworlds.play("ftrl-pbm", "paper/stochastic", rounds=10_000, replications=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=10_000, replications=4)
-    >>> bool(result.regret()[:, -1].mean() < 0.5 * uniform.regret()[:, -1].mean())
-    True
-
     References
     ----------
     Chen, Zhao, Li: Simultaneously learning stochastic and adversarial bandits under the position-based model,
@@ -116,14 +108,6 @@ class Hybrid(Leader):
         The weight of the entropy of the complement.
     rate
         :math:`\eta_t = \text{rate} / \sqrt t`.
-
-    Examples
-    --------
-    >>> import bothworlds
-    >>> result = bothworlds.play("hybrid", "paper/stochastic", rounds=5_000, replications=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=5_000, replications=4)
-    >>> bool(result.regret()[:, -1].mean() < 0.6 * uniform.regret()[:, -1].mean())
-    True
 
     References
     ----------

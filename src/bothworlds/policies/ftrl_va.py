@@ -70,16 +70,6 @@ class FtrlVa(Leader):
     the constant are in ``bothworlds.theory``.
     Known failure: without restarts it does not forget: it follows the best fixed list, not the best list of a season.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> regret = {
-    ...     name: bothworlds.play(name, "yandex/stochastic", rounds=10_000, replications=6).regret()[:, -1].mean()
-    ...     for name in ("ftrl-va", "ftrl-pbm")
-    ... }
-    >>> bool(regret["ftrl-va"] < 0.5 * regret["ftrl-pbm"])
-    True
-
     References
     ----------
     Zimmert, Seldin: Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits, JMLR 22, 2021 (the

@@ -87,13 +87,6 @@ class GibbsTs(Forgetting):
     prior
         a, of Beta(a, a) priors of attraction and of examination; 1 is uniform.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, replications=2) for p in ("gibbs-ts", "comb-ts"))
-    >>> bool(ours.final()[0] > theirs.final()[0])
-    True
-
     References
     ----------
     Tanner, Wong: The calculation of posterior distributions by data augmentation, JASA 82, 1987. That it ranks well
@@ -132,8 +125,12 @@ class GibbsTs(Forgetting):
         """Return the state with a chain that depends on its counts alone."""
         counts = state.counts
         if counts.learned[0]:
-            state.stream.words[:] = stream_of_counts(counts).words
-            start_at_fit(counts, state.attraction, state.examination)
+            digest = blake2b(counts.shown.tobytes() + counts.clicked.tobytes(), digest_size=16).digest()
+            state.stream.words[:] = make_stream(*state.shape, int.from_bytes(digest, "big")).words
+            fit = make_workspace(*state.shape)
+            newton(counts.shown, counts.clicked, FIT_PRIOR, False, False, 1e-10, fit)
+            for chain, logarithm in ((state.attraction, fit.a), (state.examination, fit.b)):
+                chain[:] = np.where(np.isfinite(logarithm), np.clip(np.exp(logarithm), EDGE, 1.0 - EDGE), 0.5)
             if state.rows.own[0] == 0:
                 fill_rows(state.rows, np.asarray(counts.shown.any(axis=1)))
                 state.attraction[:] = state.attraction[state.rows.item]
@@ -165,20 +162,6 @@ def learn(state: State, ranking: Ints, propensity: Floats, clicks: Floats) -> No
         if ranking[j] >= 0 and add_row(state.rows, ranking[j]):
             state.attraction[state.rows.place[ranking[j]]] = state.stream.random()  # the prior
     run_sweeps(state, state.stream, state.attraction, state.examination)
-
-
-def stream_of_counts(counts: Counts) -> Stream:
-    """Return a random stream that is seeded by the counts."""
-    digest = blake2b(counts.shown.tobytes() + counts.clicked.tobytes(), digest_size=16).digest()
-    return make_stream(*counts.shown.shape, int.from_bytes(digest, "big"))
-
-
-def start_at_fit(counts: Counts, attraction: Floats, examination: Floats) -> None:
-    """Set a chain to the maximum-likelihood fit of the counts."""
-    work = make_workspace(*counts.shown.shape)
-    newton(counts.shown, counts.clicked, FIT_PRIOR, False, False, 1e-10, work)
-    for chain, logarithm in ((attraction, work.a), (examination, work.b)):
-        chain[:] = np.where(np.isfinite(logarithm), np.clip(np.exp(logarithm), EDGE, 1.0 - EDGE), 0.5)
 
 
 @inner_kernel

@@ -189,14 +189,6 @@ class Lbinf(Leader, Planning):
     gamma
         :math:`\gamma`; the logarithm of the horizon (at least 1) if None.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> result = bothworlds.play("lbinf", "paper/stochastic", rounds=5_000, replications=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=5_000, replications=4)
-    >>> bool(result.regret()[:, -1].mean() < 0.6 * uniform.regret()[:, -1].mean())
-    True
-
     References
     ----------
     Ito: Hybrid regret bounds for combinatorial semi-bandits and adversarial linear bandits, NeurIPS 2021.

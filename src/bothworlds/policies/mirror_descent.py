@@ -78,14 +78,6 @@ class Mw(Leader, Planning):
     share
         :math:`\rho`, about one over the length of a season; 0 as published.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> result = bothworlds.play("mw", "paper/stochastic", rounds=10_000, replications=4)
-    >>> uniform = bothworlds.play("uniform", "paper/stochastic", rounds=10_000, replications=4)
-    >>> bool(result.regret()[:, -1].mean() < 0.8 * uniform.regret()[:, -1].mean())
-    True
-
     References
     ----------
     Kale, Reyzin, Schapire: Non-stochastic bandit slate problems, NIPS 2010.

@@ -120,9 +120,6 @@ def _indices(sizes: Sequence[int], counts: Sequence[int], last: Sequence[Ints]) 
     """Return the old index of each row or column of a table of effects, by blocks of these old sizes.
 
     Blocks of labels now have ``counts`` values, and ``last`` are the items and positions of those that follow.
-
-    >>> _indices([1, 2, 3], [1, 4], [np.array([2, NEW])]).tolist()
-    [0, 1, 2, -1, -1, 5, -1]
     """
     starts = np.cumsum([0, *sizes])
     blocks = [np.where(np.arange(now) < size, np.arange(now), NEW) for size, now in zip(sizes, counts)]

@@ -73,13 +73,6 @@ class PbMhb(Forgetting):
         a, the clicks and missing clicks with which every pair of item and position starts; 0 is a uniform prior of
         every parameter.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> ours, theirs = (bothworlds.play(p, "paper/stochastic", 5_000, replications=2) for p in ("pb-mhb", "comb-ts"))
-    >>> bool(ours.final()[0] > theirs.final()[0])
-    True
-
     References
     ----------
     Gauthier, Gaudel, Fromont: Position-based multiple-play bandits with Thompson sampling, IDA 2021.

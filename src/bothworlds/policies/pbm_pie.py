@@ -111,15 +111,6 @@ class PbmPie(KnownExamination, Parsimonious):
     examination
         Probability with which each position is examined, up to a common factor.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> world = bothworlds.world("yandex/stochastic")
-    >>> policies = (bothworlds.policy(name, examination=world.examination) for name in ("pbm-pie", "pbm-ucb"))
-    >>> careful, optimist = (bothworlds.play(policy, world, rounds=10_000, replications=4) for policy in policies)
-    >>> bool(careful.regret()[:, -1].mean() < 0.5 * optimist.regret()[:, -1].mean())
-    True
-
     References
     ----------
     Lagree, Vernade, Cappe: Multiple-play bandits in the position-based model, NeurIPS 2016, section 5;
@@ -150,13 +141,6 @@ class PbmPieMle(FittedExamination, Parsimonious):
     Guarantee: none is known for the fit.
     Known failure: it may keep a wrong order of positions for long, since cyclic lists become rare; ``pbm-ucb-mle`` is
     safer.
-
-    Examples
-    --------
-    >>> import bothworlds
-    >>> result = bothworlds.play("pbm-pie-mle", "yandex/stochastic", rounds=10_000, replications=4)
-    >>> bool(result.final()[0] > 0.8)    # the best list earns 0.865, a random one 0.194
-    True
 
     References
     ----------

@@ -60,15 +60,6 @@ class PbmTs(KnownExamination):
         Probability with which each position is examined. In contrast to ``pbm-ucb``, a common factor
         matters, since attraction is a probability.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> world = bothworlds.world("yandex/stochastic")
-    >>> policies = (bothworlds.policy(name, examination=world.examination) for name in ("pbm-ts", "pbm-ucb"))
-    >>> sampling, bounds = (bothworlds.play(policy, world, rounds=10_000, replications=4) for policy in policies)
-    >>> bool(sampling.regret()[:, -1].mean() < 0.5 * bounds.regret()[:, -1].mean())
-    True
-
     References
     ----------
     Lagree, Vernade, Cappe: Multiple-play bandits in the position-based model, NeurIPS 2016, section 6.

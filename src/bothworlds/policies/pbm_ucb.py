@@ -152,15 +152,6 @@ class PbmUcbMle(FittedExamination, UpperBounds):
     Guarantee: none is known for the fit; with steady users it earns what PBM-UCB earns.
     Known failure: examination that changes; the old counts outweigh the new ones.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> world = bothworlds.world("yandex/stochastic")
-    >>> informed = bothworlds.policy("pbm-ucb", examination=world.examination)
-    >>> known, fitted = (bothworlds.play(p, world, 10_000, replications=4) for p in (informed, "pbm-ucb-mle"))
-    >>> bool(abs(known.final()[0] - fitted.final()[0]) < 0.02)
-    True
-
     References
     ----------
     Lagree, Vernade, Cappe: Multiple-play bandits in the position-based model, NeurIPS 2016 (the bounds).

@@ -70,16 +70,6 @@ class TsallisRv(Leader):
         The baseline of one half, and the 16 in the condition for it. With a smaller threshold an estimate may fall so
         far in one round that the solver needs more steps; the result is still correct.
 
-    Examples
-    --------
-    >>> import bothworlds
-    >>> regret = {
-    ...     name: bothworlds.play(name, "paper/stochastic", rounds=10_000, replications=6).regret()[:, -1].mean()
-    ...     for name in ("tsallis-rv", "ftrl-pbm")
-    ... }
-    >>> bool(regret["tsallis-rv"] < regret["ftrl-pbm"])
-    True
-
     References
     ----------
     Zimmert, Seldin: Tsallis-INF: an optimal algorithm for stochastic and adversarial bandits, JMLR 22, 2021.

@@ -32,11 +32,7 @@ def ftrl_va_bound(n_items: int, n_positions: int, rounds: int) -> float:
 
 
 def least_share(n_items: int, n_positions: int) -> float:
-    """Return q, the least share of the leader of ``all-weather`` for a shape.
-
-    >>> least_share(10, 5), round(least_share(50, 10), 4)
-    (0.02, 0.0036)
-    """
+    """Return q, the least share of the leader of ``all-weather`` for a shape."""
     return SHARE * min(1.0, (PAIRS / (n_items * n_positions)) ** 0.75)
 
 

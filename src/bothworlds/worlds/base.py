@@ -186,7 +186,30 @@ class Stochastic(Matrix):
         }
 
 
-class Periodic(World):
+class Composed(World):
+    """A world whose users are those of other worlds."""
+
+    @abstractmethod
+    def at(self, t: int) -> World:
+        """Return the world of round t."""
+
+    def click_probabilities(self, t: int) -> NDArray[np.float64]:
+        return self.at(t).click_probabilities(t)
+
+    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
+        return self.at(t).click(t, ranking, rng)
+
+    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
+        return self.at(t).expected_reward(t, ranking)
+
+    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.at(t).expected_rewards(t, rankings)
+
+    def best_list(self, t: int) -> BestList:
+        return self.at(t).best_list(t)
+
+
+class Periodic(Composed):
     """Several worlds that alternate: each lasts ``phase`` rounds, and after the last comes the first again.
 
     Either all of them answer whole lists, or none.
@@ -208,21 +231,6 @@ class Periodic(World):
         """Return the world of round t; raises ValueError for a negative round."""
         check_round(t)
         return self.worlds[t // self.phase % len(self.worlds)]
-
-    def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        return self.at(t).click_probabilities(t)
-
-    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
-        return self.at(t).click(t, ranking, rng)
-
-    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
-        return self.at(t).expected_reward(t, ranking)
-
-    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.at(t).expected_rewards(t, rankings)
-
-    def best_list(self, t: int) -> BestList:
-        return self.at(t).best_list(t)
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
         """Return the users of round t; None if one of the worlds is in plain Python."""
@@ -257,27 +265,15 @@ class Periodic(World):
         return {"kind": "periodic", "phase": self.phase, "worlds": [world.description() for world in self.worlds]}
 
 
-class Wrapped(World):
+class Wrapped(Composed):
     """A world around another one, ``world``, whose users it has where a subclass does not say otherwise."""
 
     def __init__(self, world: World) -> None:
         self.world, self.name, self.has_table = world, world.name, world.has_table
         self.n_items, self.n_positions = world.n_items, world.n_positions
 
-    def click_probabilities(self, t: int) -> NDArray[np.float64]:
-        return self.world.click_probabilities(t)
-
-    def click(self, t: int, ranking: NDArray[np.int64], rng: np.random.Generator) -> ArrayLike:
-        return self.world.click(t, ranking, rng)
-
-    def expected_reward(self, t: int, ranking: NDArray[np.int64]) -> float:
-        return self.world.expected_reward(t, ranking)
-
-    def expected_rewards(self, t: int, rankings: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.world.expected_rewards(t, rankings)
-
-    def best_list(self, t: int) -> BestList:
-        return self.world.best_list(t)
+    def at(self, t: int) -> World:
+        return self.world
 
     def users(self, t: int, labels: NDArray[np.int64] | None = None) -> Any:
         return self.world.users(t, labels)
@@ -334,11 +330,7 @@ def stochastic(attraction: ArrayLike, examination: ArrayLike) -> Stochastic:
 
 
 def matrix(click_probabilities: ArrayLike) -> Matrix:
-    """Build a world that never changes, with click probabilities (n_items, n_positions) in any form.
-
-    >>> matrix([[0.9, 0.1], [0.1, 0.9]])
-    <Matrix: 2 items, 2 positions>
-    """
+    """Build a world that never changes, with click probabilities (n_items, n_positions) in any form."""
     return Matrix(click_probabilities)
 
 

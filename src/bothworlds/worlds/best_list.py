@@ -47,15 +47,6 @@ class BestList(NamedTuple):
         return f"{self.method}; the best list has at most {100.0 * (self.bound / self.value - 1.0):.1f}% more"
 
 
-def count_lists(n: int, m: int) -> int:
-    """Return the number of lists of m out of n items.
-
-    >>> count_lists(10, 5)
-    30240
-    """
-    return math.perm(n, m)
-
-
 @cache
 def all_lists(n: int, m: int) -> NDArray[np.int64]:
     """Return all lists of m out of n items, (count, m)."""
@@ -74,7 +65,7 @@ def search(values: Values, n: int, m: int, limit: int, bound: float | None = Non
     value in the first position. It exchanges two items, or an item of the list for one that is not, as long as this
     gains. ``bound`` is an upper bound on the value of every list; it is m if nothing better is known.
     """
-    if count_lists(n, m) <= limit:
+    if math.perm(n, m) <= limit:
         lists = all_lists(n, m)
         of_lists = values(lists)
         best = int(np.argmax(of_lists))

@@ -175,11 +175,7 @@ def _registered() -> dict[str, Callable[..., World]]:
 
 
 def _label(name: str, settings: Mapping[str, Any]) -> str:
-    """The name of a world in tables and figures: the registered name, with the given settings.
-
-    >>> _label("paper/stochastic", {}), _label("paper/stochastic", {"gap": 0.01})
-    ('paper/stochastic', 'paper/stochastic(gap=0.01)')
-    """
+    """The name of a world in tables and figures: the registered name, with the given settings."""
     shown = ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
     return f"{name}({shown})" if shown else name
 

@@ -144,10 +144,6 @@ class Leader(Restarting):
         """
         if state.leading.sharing:
             fill_rows(state.leading.rows, np.asarray((state.loss != 0.0).any(axis=1)))
-        return self.with_leader(state)
-
-    def with_leader(self, state: State) -> State:
-        """Return the state with the leader of its losses, whichever items share a row."""
         state.leading.cold[0] = 1
         solve_from_python(state)
         check_leader(state.loss, state.leading)

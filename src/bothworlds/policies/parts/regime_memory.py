@@ -74,12 +74,7 @@ def keep_counts(memory: RegimeMemory, counts: Counts) -> None:
 
 @kernel
 def misfit(regime: Floats, shown: Floats, clicked: Floats) -> float:
-    """Return Z of a regime (2, n, m) over c/2 + 3/2 sqrt(c) + 2; infinite if it knows too few of the pairs shown.
-
-    >>> regime, shown = np.array([[[100.0]], [[50.0]]]), np.array([[40.0]])
-    >>> misfit(regime, shown, np.array([[20.0]])), round(misfit(regime, shown, np.array([[30.0]])), 3)
-    (0.0, 0.95)
-    """
+    """Return Z of a regime (2, n, m) over c/2 + 3/2 sqrt(c) + 2; infinite if it knows too few of the pairs shown."""
     n, m = shown.shape
     distance, pairs, known, total = 0.0, 0.0, 0.0, 0.0
     for i in range(n):

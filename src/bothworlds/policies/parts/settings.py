@@ -161,14 +161,7 @@ class Forgetting(CompiledPolicy):
         return make_change_detector(*shape, active=self.detect)
 
     def memory(self) -> float:
-        """Return the largest number of rounds that it remembers; confidence bounds need not hold for longer.
-
-        >>> import bothworlds
-        >>> bothworlds.policy("comb-ts").memory(), bothworlds.policy("comb-ts", window=500).memory()
-        (inf, 500.0)
-        >>> bothworlds.policy("comb-ts", discount=0.5).memory()
-        2.0
-        """
+        """Return the largest number of rounds that it remembers; confidence bounds need not hold for longer."""
         if self.window is not None:
             return float(self.window)
         return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else math.inf

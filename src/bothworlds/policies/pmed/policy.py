@@ -74,13 +74,10 @@ class Pmed(Forgetting):
 
     With logarithms of :math:`\theta` and :math:`\kappa` as variables, the fit and the search for the closest
     alternative are convex, so both are solved exactly; the publication alternates between the two halves of a bi-convex
-    problem. Some details differ from the publication. Clicks are smoothed a little (``prior``). q is computed again
-    only when the fit has moved by ``refit``; until then the list that was best at that time is shown too, if it is
-    another one. q is written as lists that differ from the best list by one cycle, and pairs of the best list are not
-    counted as missing; otherwise a list would be shown repeatedly because of a pair that another list provides. Items
-    whose attraction differs by less than a thousandth are taken to differ by that, since no exploration could separate
-    them. The variant PMED-Hinge, to which the proof of optimality applies as far as we know, is not implemented: its
-    slack sequence could not be verified from the available sources.
+    problem. Clicks are smoothed a little (``prior``). q is computed again only when the fit has moved by ``refit``;
+    until then the list that was best at that time is shown too, if it is another one. q is written as lists that differ
+    from the best list by one cycle, and pairs of the best list are not counted as missing. Items whose attraction
+    differs by less than a thousandth are taken to differ by that, since no exploration could separate them.
 
     Requires: the order in which positions are examined.
     Guarantee: none claimed for what is implemented here; its targets are those of the lower bound,
@@ -288,11 +285,10 @@ def enqueue_rare(queue: Queue, shown: Floats, least: float) -> None:
         for j in range(m):
             rare = rare or shown[(s + j) % n, j] < least
         if rare:
-            k = queue.length[0]
+            spare = queue.lists[queue.length[0]]
             for j in range(m):
-                queue.lists[k, j] = (s + j) % n
-                queue.pairs[(s + j) % n, j] += 1
-            queue.length[0] = k + 1
+                spare[j] = (s + j) % n
+            enqueue(queue, spare)
 
 
 @inner_kernel
@@ -316,11 +312,9 @@ def enqueue_overdue(
             have = min(have, budget[item, j])
             fresh = fresh or queue.pairs[item, j] == 0
         if need > have and fresh:
-            at = queue.length[0]
+            spare = queue.lists[queue.length[0]]
             for j in range(m):
-                item = planned[plan.lists[k, j]]
-                queue.lists[at, j] = item
-                queue.pairs[item, j] += 1
-            queue.length[0] = at + 1
+                spare[j] = planned[plan.lists[k, j]]
+            enqueue(queue, spare)
         for j in range(m):
             budget[planned[plan.lists[k, j]], j] -= min(need, have)
