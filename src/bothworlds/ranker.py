@@ -628,27 +628,16 @@ class Ranker:
         *,
         seed: int | None = None,
     ) -> Self:
-        """Return a ranker that has learned what a surface of the service has, from an export of it.
+        """Return a ranker that has learned what a surface of the service has, from an export as NDJSON or Parquet.
 
         It has the items and slots of the surface, and its state equals that of the service bit for bit, on the same
         type of machine with the same versions, if no events were deleted. The service also mixes uniform lists into
         those of its policy (``floor``).
 
-        Parameters
-        ----------
-        path
-            An export as NDJSON or Parquet, see ``bothworlds.export_format``.
-        segment
-            Learn only from pages of visitors whose label ``segment`` has this value; None: from all pages.
-        arm
-            The arm whose policy learns, from its own pages; None: the surface's own policy.
-        policy
-            The policy that learns these pages, by name or as an object; None: the one that did in the service. One that
-            does not learn labels learns the pages of all visitors alike.
-        seed
-            As in ``Ranker``.
-
-        Raises FileNotFoundError, or ValueError if the file is not an export or has no such arm.
+        With ``segment``, it learns only from pages of visitors whose label ``segment`` has this value; with ``arm``,
+        from the pages of an arm instead of those of the surface's own policy. ``policy`` learns them instead of the one
+        that did in the service; one that does not learn labels learns the pages of all visitors alike. Raises
+        FileNotFoundError, or ValueError if the file is not an export or has no such arm.
         """
         surface, events = read_export(path)
         try:

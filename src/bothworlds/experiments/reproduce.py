@@ -69,26 +69,12 @@ def reproduce(
 ) -> Reproduction:
     """Play all games that are not cached yet, draw the figures, judge the statements, and write the report.
 
-    Parameters
-    ----------
-    size
-        ``"quick"``, ``"paper"`` or ``"long"``; the last one differs in how long the question ``growth`` plays.
-    only
-        The name of one question; all questions about the paper if not given.
-    out
-        The folder for ``report.html``, figures, ``results.parquet`` and verdicts; for one question they go to a folder
-        of its name inside. Finished replications are cached in ``cells``: an interrupted run continues where it
-        stopped.
-    jobs
-        The number of replications that run at a time; all cores if not given.
-    seed
-        The seed of all randomness. The same seed gives the same ``results.parquet`` and the same verdicts.
-    world
-        A fitted model (an object, a name, a file) that replaces the paper's search log.
-    engine, address
-        As in :func:`bothworlds.play`: the cores of this machine, or a Ray cluster.
-    progress
-        Whether to show a progress bar; by default only on a terminal.
+    ``size`` is "quick", "paper" or "long"; the last one differs in how long the question ``growth`` plays. ``only`` is
+    the name of one question; by default all questions about the paper are played. ``report.html``, figures,
+    ``results.parquet`` and verdicts go to the folder ``out``, for one question to a folder of its name inside. Finished
+    replications are cached in ``cells``: an interrupted run continues where it stopped. The same ``seed`` gives the
+    same ``results.parquet`` and the same verdicts. ``world`` is a fitted model (an object, a name, a file) that
+    replaces the paper's search log. The other arguments are those of :func:`bothworlds.play`.
 
     All files are complete when it returns. Raises ValueError for an unknown size or question, or a world that cannot
     replace the search log, and ImportError without Matplotlib or PyArrow, before anything is played.

@@ -24,10 +24,8 @@ class State(NamedTuple):
 class Fixed(CompiledPolicy):
     r"""Shows one given list in every round and learns nothing.
 
-    This is the order of a page without learning: an editor's order, last month's order, the order of a catalogue. It is
-    the baseline that a learning policy must beat, and with the best list in hindsight it is the comparator of regret.
-    In a world that lists its items from best to worst, as the paper's worlds do in their first phase, the default list
-    earns the most until the world changes.
+    This is the order of a page without learning, such as an editor's: the baseline that a learning policy must beat. In
+    a world that lists its items from best to worst, the default list earns the most until the world changes.
 
     .. math:: X_{ij} = 1 \quad\text{where item } i \text{ is the } j\text{-th of the list}
 
