@@ -128,7 +128,7 @@ def false_statements(week: Week, every: int = 5) -> Counter[str]:
                 earlier_shares=(*surface.earlier_shares, (at, surface.compared_shares)),
             )
         learned = learned_by(store)
-        told = headline(store, surface, learned, store.now, cache)  # type: ignore[arg-type]
+        told = headline(store, surface, learned, store.now)  # type: ignore[arg-type]
         verdict = text.headline_verdict(told)
         strata = cache.history.arms_since_start(store, surface, None, store.now + 1, store.now)  # type: ignore[arg-type]
         whole = uplift_of([pair_of(totals) for totals in strata], WHOLE_ALPHA, surface.compared_since)

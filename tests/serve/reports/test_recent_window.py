@@ -12,7 +12,6 @@ from bothworlds.serve.reports.recent_window import (
     window_alpha,
     window_start,
 )
-from bothworlds.serve.reports.strata import ArmHistory
 from bothworlds.serve.reports.uplift import RECENT_ALPHA
 from tests.serve.samples import surface_of
 
@@ -49,7 +48,7 @@ NOW = 60 * DAY + 7 * HOUR + 20 * MINUTE
 def window_of(age, clicks, now=NOW):
     surface = msgspec.structs.replace(surface_of(), created_at=now - age)
     store = SteadyHistory(now - age, 100, clicks)
-    return recent_window(store, ArmHistory(), surface, "mobile", now, 100 * age // MINUTE)
+    return recent_window(store, surface, "mobile", now, 100 * age // MINUTE)
 
 
 @pytest.mark.parametrize(

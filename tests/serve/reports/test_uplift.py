@@ -10,7 +10,7 @@ import pytest
 from bothworlds.serve.model import BUCKETS, LOSS_UNIT, Surface
 from bothworlds.serve.reports.inputs import DAY, MINUTE
 from bothworlds.serve.reports.recent_window import window_alpha, window_start
-from bothworlds.serve.reports.strata import ArmHistory, strata_between
+from bothworlds.serve.reports.strata import ArmHistory, arm_totals, strata_between
 from bothworlds.serve.reports.uplift import SHORT, WHOLE_ALPHA, Z95, PageTotals, shift_between, sum_rows, uplift_of
 from bothworlds.serve.reports.visitor_buckets import visitor_totals
 from bothworlds.statistics.confidence_sequence import standard_errors
@@ -200,7 +200,7 @@ async def test_cached_totals_are_those_of_the_whole_history(engine, store, clock
     surface: Surface = engine.registry.surface("home")
     cached, counting = ArmHistory(), CountingStore(store)
     for number in range(20):
-        fresh = ArmHistory().arm_totals(store, surface, None, surface.created_at, clock.at + 1)
+        fresh = arm_totals(store, surface, None, surface.created_at, clock.at + 1)
         assert cached.arms_since_start(counting, surface, None, clock.at + 1, clock.at) == fresh
         assert sum(arm.pages for stratum in fresh for arm in stratum.values()) >= 59 + number
         if number == 0:

@@ -303,7 +303,7 @@ class Reports:
         served, now = self._registry.served(surface), self._clock()
         in_use = served.learner(served.surface.first_arm).lists is not None
         learned = self._learned_state(served, now) if in_use else None
-        return reports.headline(self._store, served.surface, learned, now, self.cache)
+        return reports.headline(self._store, served.surface, learned, now)
 
     def _learned_state(self, served: Served, now: int, visitor: Visitor = NOBODY) -> LearnedState | None:
         """Returns the state of the first policy, with the counts of all; None if its policy cannot learn the log."""

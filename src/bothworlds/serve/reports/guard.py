@@ -16,7 +16,7 @@ from ..model import BASELINE_ARM, LEARNER_ARM, Arm, Surface
 from ..schemas import Guard
 from ..stores import Store
 from .inputs import MINUTE
-from .strata import ArmHistory, pair_of
+from .strata import ArmHistory, arm_totals, pair_of
 from .uplift import GUARD_ALPHA, SHORT, ArmPair, comparable
 
 
@@ -41,9 +41,9 @@ def _start(store: Store, surface: Surface, arm: Arm) -> int | None:
     return None if fact is None else int(fact)
 
 
-def _pairs(store: Store, history: ArmHistory, surface: Surface, arm: Arm, since: int, until: int) -> list[ArmPair]:
+def _pairs(store: Store, surface: Surface, arm: Arm, since: int, until: int) -> list[ArmPair]:
     """Return the pages of an arm and of the holdout by stratum, in a range of time."""
-    strata = history.arm_totals(store, surface, None, since, until) if since < until else []
+    strata = arm_totals(store, surface, None, since, until) if since < until else []
     return [pair_of(totals, arm) for totals in strata]
 
 
@@ -52,7 +52,7 @@ def check_arm(store: Store, history: ArmHistory, surface: Surface, arm: Arm, now
     pages. Raises StoreError."""
     since = _start(store, surface, arm)
     if since is not None:
-        pairs = _pairs(store, history, surface, arm, since, now)
+        pairs = _pairs(store, surface, arm, since, now)
         return is_worse(pairs, surface.settings.guard_margin, _alpha(surface))
     strata = history.arms_since_start(store, surface, None, now + 1, now)
     if sum(pair_of(totals, arm)[0].pages for totals in strata) >= surface.settings.guard_after:
@@ -78,12 +78,12 @@ def is_worse(strata: Sequence[ArmPair], margin: float, alpha: float = GUARD_ALPH
     return ends is not None and ends[1] < -margin
 
 
-def guard_view(store: Store, history: ArmHistory, surface: Surface, until: int) -> Guard:
+def guard_view(store: Store, surface: Surface, until: int) -> Guard:
     """Return the state of the guard in the form that reports have; raises StoreError.
 
     With several arms, the figures are those of an arm that is guarded, or is the closest to it.
     """
-    views = [_arm_view(store, history, surface, arm, until) for arm in learned_arms(surface)]
+    views = [_arm_view(store, surface, arm, until) for arm in learned_arms(surface)]
     closest = min(views, key=lambda view: (not view["active"], math.inf if view["high"] is None else view["high"]))
     return {
         **closest,
@@ -92,12 +92,10 @@ def guard_view(store: Store, history: ArmHistory, surface: Surface, until: int) 
     }
 
 
-def _arm_view(store: Store, history: ArmHistory, surface: Surface, arm: Arm, until: int) -> Guard:
+def _arm_view(store: Store, surface: Surface, arm: Arm, until: int) -> Guard:
     since, active_since = _start(store, surface, arm), surface.guarded.get(arm)
     end = until if active_since is None else active_since
-    ends = learner_minus_holdout(
-        [] if since is None else _pairs(store, history, surface, arm, since, end), _alpha(surface)
-    )
+    ends = learner_minus_holdout([] if since is None else _pairs(store, surface, arm, since, end), _alpha(surface))
     return {
         "enabled": surface.settings.guard,
         "active": active_since is not None,

@@ -15,7 +15,7 @@ from ..model import Surface
 from ..schemas import RecentWindow
 from ..stores import Store
 from .inputs import DAY, HOUR, MINUTE, segment_alpha
-from .strata import ArmHistory, pair_of, sum_of
+from .strata import arm_totals, pair_of, sum_of
 from .uplift import RECENT_ALPHA, SHORT, ArmPair, PageTotals, arm_summary, spent, uplift_of
 
 LENGTHS = (DAY, 6 * HOUR, HOUR, 15 * MINUTE, 5 * MINUTE, MINUTE)
@@ -63,7 +63,6 @@ def window_alpha(length: int, since: int, started: int) -> float:
 
 def recent_window(
     store: Store,
-    history: ArmHistory,
     surface: Surface,
     segment: str | None,
     until: int,
@@ -79,7 +78,7 @@ def recent_window(
         since = window_start(length, until)
         alpha = window_alpha(length, since, surface.compared_since) * segment_alpha(segment)
         since = max(since, surface.compared_since)
-        pairs = [pair_of(totals) for totals in history.arm_totals(store, surface, segment, since, until)]
+        pairs = [pair_of(totals) for totals in arm_totals(store, surface, segment, since, until)]
         return WindowTotals(since, until, pairs, alpha)
 
     return next((window for window in map(last, LENGTHS) if 2 * window.learner.pages <= rounds), None) or last(MINUTE)

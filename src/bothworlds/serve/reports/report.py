@@ -93,7 +93,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     learner, holdout = pair_of(arms)
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
     rounds = _rounds(request.learned)
-    window = recent_window(store, cache.history, surface, request.segment, request.until, rounds)
+    window = recent_window(store, surface, request.segment, request.until, rounds)
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
     uplift = _uplift(strata, surface, request.segment) if has_holdout else None
@@ -111,7 +111,7 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
         "recent": _recent(window, ratio, has_holdout),
         "sample_ratio": ratio,
         "arms": arm_lines(surface, strata, request.segment, ratio is None or not ratio["alarm"]),
-        "guard": guard_view(store, cache.history, surface, request.until) if has_holdout else None,
+        "guard": guard_view(store, surface, request.until) if has_holdout else None,
         "items": [items[k] for k in sorted(most)],
         "items_total": len(items),
         "series": _series(rows, arms, surface),
@@ -130,14 +130,14 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     }
 
 
-def headline(store: Store, surface: Surface, learned: LearnedState | None, now: int, cache: ReportCache) -> Headline:
+def headline(store: Store, surface: Surface, learned: LearnedState | None, now: int) -> Headline:
     """Return the figures of the last day and of the recent window, without reading events; raises StoreError.
 
     It may not be known what was learned.
     """
     learner, holdout = pair_of(range_totals(store, surface.id, None, now - DAY, now + MINUTE))
     has_holdout = surface.settings.holdout > 0.0 or holdout.pages > 0
-    window = recent_window(store, cache.history, surface, None, now, _rounds(learned))
+    window = recent_window(store, surface, None, now, _rounds(learned))
     ratio = _ratio(store, surface, has_holdout)
     return {
         "pages": learner.pages,

@@ -90,6 +90,12 @@ def pair_of(totals: ArmTotals, one: Arm | None = None, other: Arm = BASELINE_ARM
     return first, totals.get(other, PageTotals())
 
 
+def arm_totals(store: Store, surface: Surface, segment: str | None, since: int, until: int) -> list[ArmTotals]:
+    """Return the pages of every arm in every stratum of a range of time; raises StoreError."""
+    strata = strata_between(surface, since, until)
+    return [range_totals(store, surface.id, segment, stratum.since, stratum.until) for stratum in strata]
+
+
 class ArmHistory:
     """The pages of both arms by stratum, with caches, so that open dashboards do not read the whole history again.
 
@@ -99,13 +105,6 @@ class ArmHistory:
 
     def __init__(self) -> None:
         self._past: dict[tuple[int, str | None, int, int], tuple[int, ArmTotals]] = {}  # with the time of reading
-
-    def arm_totals(
-        self, store: Store, surface: Surface, segment: str | None, since: int, until: int
-    ) -> list[ArmTotals]:
-        """Return the pages of every arm in every stratum of a range of time."""
-        strata = strata_between(surface, since, until)
-        return [range_totals(store, surface.id, segment, stratum.since, stratum.until) for stratum in strata]
 
     def arms_since_start(
         self, store: Store, surface: Surface, segment: str | None, until: int, now: int
