@@ -25,7 +25,6 @@ from ..model import (
     Arm,
     Invalid,
     Surface,
-    checked_name,
     imported_id,
     parse_event_id,
 )
@@ -94,9 +93,10 @@ class LogImport:
         learned = [not held_out and bool(row.get("learn", not pin)) for row, pin in zip(rows, pinned)]
         arm = self._arm(first, any(learned))
         p = tuple(_probability(row.get("propensity"), learn) for row, learn in zip(rows, learned))
-        rewards = _rewards_of(rows, self._surface.settings.objective)
-        clicks = [reward > 0 for reward in rewards] if rewards else _clicks_of(rows)
-        policy_id = _name(str(first.get("policy_id") or "import")[:NAME_LENGTH], "policy_id")
+        clicks, rewards = _outcome(rows, self._surface.settings.objective)
+        policy_id = str(first.get("policy_id") or "import")[:NAME_LENGTH]
+        if not policy_id.isprintable():
+            raise InvalidRows("a policy_id that is not a name")
         at = _time(first.get("timestamp"), self._now)
         n, absent = self._absent(first, items, [item for item, learn in zip(items, learned) if learn])
         listed = Listed(items, p, _mask(learned), _mask(pinned), absent, policy_id=policy_id)
@@ -182,7 +182,7 @@ class LogImport:
         slots = self._surface.settings.slots
         if note is None or not listed.learn or len(listed.items) != slots:
             return ()
-        if not isinstance(note, list) or not all(_is_number(value) for value in note):
+        if not isinstance(note, list) or not all(type(x) in (int, float) and math.isfinite(x) for x in note):
             raise InvalidRows("a note that is not a list of numbers")
         if arm not in self._policies:
             policies = {one.name: one for one in self._surface.settings.arms}
@@ -217,31 +217,21 @@ def _names_in(row: Mapping[str, Any], column: str) -> frozenset[str]:
     return frozenset(names or ())
 
 
-def _clicks_of(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    clicks = [_whole(row.get("click")) for row in rows]
-    if not {*clicks} <= {0, 1}:
-        raise InvalidRows("a click other than 0 and 1")
-    return clicks
-
-
-def _rewards_of(rows: Sequence[Mapping[str, Any]], objective: str) -> Rewards:
-    """Returns the rewards of a page in fixed point; empty if the surface counts clicks."""
+def _outcome(rows: Sequence[Mapping[str, Any]], objective: str) -> tuple[list[int], Rewards]:
+    """Returns the clicks of a page, and its rewards in fixed point; none if the surface counts clicks."""
     given = [row.get("reward") for row in rows]
     if objective == "clicks":
         if given != [None] * len(given):
             raise InvalidRows("a reward, but the surface counts clicks")
-        return ()
+        clicks = [_whole(row.get("click")) for row in rows]
+        if not {*clicks} <= {0, 1}:
+            raise InvalidRows("a click other than 0 and 1")
+        return clicks, ()
     try:
-        return tuple(fixed_point(value) for value in given)
+        rewards = tuple(fixed_point(value) for value in given)
     except ValueError as error:
         raise InvalidRows("a reward that is not a number from 0 to 1, on a surface that counts rewards") from error
-
-
-def _name(value: Any, what: str) -> str:
-    try:
-        return checked_name(value, what, f"/{what}", empty=True)
-    except Invalid as error:
-        raise InvalidRows(f"a {what} that is not a name") from error
+    return [reward > 0 for reward in rewards], rewards
 
 
 def _mask(slots: Iterable[int]) -> int:
@@ -250,10 +240,6 @@ def _mask(slots: Iterable[int]) -> int:
 
 def _whole(value: Any) -> int:
     return int(value) if isinstance(value, (bool, int)) or (isinstance(value, float) and value.is_integer()) else -1
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _probability(value: Any, learn: bool) -> float:
