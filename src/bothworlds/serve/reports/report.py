@@ -96,7 +96,9 @@ def surface_report(store: Store, request: ReportRequest, cache: ReportCache) -> 
     window = recent_window(store, surface, request.segment, request.until, rounds)
     ratio = _ratio(store, surface, has_holdout)
     strata = cache.history.arms_since_start(store, surface, request.segment, request.until, request.now)
-    uplift = _uplift(strata, surface, request.segment) if has_holdout else None
+    # Since the comparison started, whatever range is requested: one sequence, one error.
+    pairs, alpha = [pair_of(totals) for totals in strata], WHOLE_ALPHA * segment_alpha(request.segment)
+    uplift = uplift_of(pairs, alpha, surface.compared_since) if has_holdout else None
     items = cache.items.lines(store, request)
     most = sorted(range(len(items)), key=lambda k: -items[k]["shows"])[:LISTED_ITEMS]
     retention = retention_view(surface.settings, store.deleted(surface.id), request.settled)
@@ -163,12 +165,6 @@ def _ratio(store: Store, surface: Surface, has_holdout: bool) -> SampleRatio | N
 def _recent(window: WindowTotals, ratio: SampleRatio | None, has_holdout: bool) -> RecentWindow:
     summary = window_summary(window, has_holdout)
     return {**summary, "uplift": _trusted(summary["uplift"], ratio)}
-
-
-def _uplift(strata: Sequence[ArmTotals], surface: Surface, segment: str | None) -> Uplift:
-    """Return the uplift since the comparison started, whatever range is requested: one sequence, one error."""
-    pairs = [pair_of(totals) for totals in strata]
-    return uplift_of(pairs, WHOLE_ALPHA * segment_alpha(segment), surface.compared_since)
 
 
 def _rounds(learned: LearnedState | None) -> int:
