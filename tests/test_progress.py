@@ -87,20 +87,9 @@ def test_long_work_writes_a_line_every_half_minute(clock, capsys):
     output = capsys.readouterr()
     assert output.out == ""
     lines = output.err.splitlines()
-    assert lines[0] == "counting: 8% after 0:00:30, about 0:06:10 left"
-    assert lines[-1] == "counting: 75% after 0:05:00, about 0:01:40 left"
+    assert lines[0] == "counting: 8% after 0:00:30"
+    assert lines[-1] == "counting: 75% after 0:05:00"
     assert len(lines) == 10
-
-
-def test_compilation_before_the_first_report_does_not_count_as_slow_work(clock, capsys):
-    with progress_bar("counting", 1_000) as report:
-        clock.now += 100.0
-        for _ in range(100):
-            report(1)
-            clock.now += 1.0
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "counting: 0% after 0:01:40"
-    assert lines[1] == "counting: 3% after 0:02:10, about 0:16:09 left"
 
 
 def test_lines_become_less_frequent(clock, capsys):
@@ -135,7 +124,7 @@ def test_work_of_several_threads_is_summed(clock, capsys):
         thread = threading.Thread(target=report, args=(1,))
         thread.start()
         thread.join()
-    assert capsys.readouterr().err == "counting: 100% after 0:01:00, about 0:00:00 left\n"
+    assert capsys.readouterr().err == "counting: 100% after 0:01:00\n"
 
 
 @pytest.mark.parametrize("total", [0, 10])

@@ -95,31 +95,19 @@ def _bar_or_lines(title: str, total: int, show: bool | None, first: str) -> Iter
 
 
 def _lines(title: str, total: int) -> ReportProgress:
-    """Return a function that writes a line every LINE_INTERVAL seconds at most, less often in long work.
-
-    The time left follows from the pace since the first call: before it, kernels may have been compiled.
-    """
+    """Return a function that writes a line every LINE_INTERVAL seconds at most, less often in long work."""
     started = written = time.monotonic()
-    first: tuple[float, int] | None = None  # the time of the first call, and the amount done by then
-    done = 0
-    lock = threading.Lock()
+    done, lock = 0, threading.Lock()
 
     def report(amount: int) -> None:
-        nonlocal done, first, written
+        nonlocal done, written
         with lock:
-            done += amount
-            now = time.monotonic()
-            begun, before = first = first or (now, done)
-            elapsed = now - started
-            if not done or now - written < max(LINE_INTERVAL, elapsed / 10):
+            done, now = done + amount, time.monotonic()
+            if not done or now - written < max(LINE_INTERVAL, (now - started) / 10):
                 return
-            written = now
-            share = min(done / total, 1.0) if total else 1.0
-            line = f"{title}: {share:.0%} after {timedelta(seconds=round(elapsed))}"
-            if done > before:
-                left = max(total - done, 0) * (now - begun) / (done - before)
-                line += f", about {timedelta(seconds=round(left))} left"
-        print(line, file=sys.stderr, flush=True)
+            written, share = now, min(done / total, 1.0) if total else 1.0
+        elapsed = timedelta(seconds=round(now - started))
+        print(f"{title}: {share:.0%} after {elapsed}", file=sys.stderr, flush=True)
 
     return report
 

@@ -45,14 +45,6 @@ class Difference(NamedTuple):
     queries: tuple[float, float]  # if other queries had been seen; NaN with one query
 
 
-class Split(NamedTuple):
-    """Three disjoint parts of a log."""
-
-    train: Pages
-    validation: Pages
-    test: Pages
-
-
 def compare(
     log: Any,
     models: str | Sequence[str] = "all",
@@ -114,9 +106,9 @@ def compare(
     base = next((entry for entry in entries if entry.model == reference), entries[0])
     return Comparison(
         entries=tuple(entries),
-        differences=_differences(entries, base, split.test, seed),
+        differences=_differences(entries, base, split[2], seed),
         reference=base.model,
-        sizes=(split.train.pages, split.validation.pages, split.test.pages),
+        sizes=(split[0].pages, split[1].pages, split[2].pages),
         priors=strengths,
         seed=seed,
         positions=pages.positions,
@@ -125,7 +117,7 @@ def compare(
     )
 
 
-def split_pages(pages: Pages, seed: int) -> Split:
+def split_pages(pages: Pages, seed: int) -> tuple[Pages, Pages, Pages]:
     """Split every query at random into parts with three fifths, one fifth and one fifth of its pages.
 
     The last two shares are rounded down. Pages are in an order that depends only on the pages themselves, so that the
@@ -143,8 +135,7 @@ def split_pages(pages: Pages, seed: int) -> Split:
         own = order[first:last]
         counts[:, own] = _split_counts(rng, pages.count[own])
         first = last
-    train, validation, test = (pages.with_counts(part) for part in counts)
-    return Split(train, validation, test)
+    return pages.with_counts(counts[0]), pages.with_counts(counts[1]), pages.with_counts(counts[2])
 
 
 def _split_counts(rng: np.random.Generator, count: Ints) -> Ints:
@@ -156,19 +147,21 @@ def _split_counts(rng: np.random.Generator, count: Ints) -> Ints:
     return np.array([left - also, also, drawn])
 
 
-def _entries(names: list[str], priors: tuple[float, ...], split: Split, progress: bool | None) -> list[Entry]:
+def _entries(
+    names: list[str], priors: tuple[float, ...], split: tuple[Pages, Pages, Pages], progress: bool | None
+) -> list[Entry]:
     """The models with their scores, the best first."""
-    entries = []
+    (training, validation, test), entries = split, []
     with progress_bar("fitting models", len(names) * len(priors), progress) as report:
         for name in names:
             fits = []
             for prior in priors:
-                train = split.train if MODELS[name].dependent else split.train.counts()
+                train = training if MODELS[name].dependent else training.counts()
                 model = fit_checked(train, name, Options(prior=prior, intervals=False, starts=1))
-                fits.append((score(model, split.validation).log_likelihood, prior, model))
+                fits.append((score(model, validation).log_likelihood, prior, model))
                 report(1)
-            validation, prior, model = max(fits, key=lambda one: one[0])
-            entries.append(Entry(name, prior, validation, score(model, split.test), model.converged))
+            best, prior, model = max(fits, key=lambda one: one[0])
+            entries.append(Entry(name, prior, best, score(model, test), model.converged))
     return sorted(entries, key=lambda entry: -entry.score.log_likelihood)
 
 
