@@ -18,8 +18,8 @@ class Counts:
     """Impressions and clicks per (query, item, position): all that a position-based model needs of a log.
 
     Row k means that item ``items[item[k]]`` of query ``queries[query[k]]`` was shown ``shown[k]`` times at position
-    ``positions[position[k]]``, and clicked ``clicked[k]`` times. Rows are sorted by query, item and position, and no
-    triple appears twice, unless there are ``windows`` of time: then each has a row in every window that shows it.
+    ``positions[position[k]]``, and clicked ``clicked[k]`` times. No triple appears twice, unless there are ``windows``
+    of time: then each has a row in every window that shows it.
 
     Examples
     --------
@@ -45,28 +45,12 @@ class Counts:
     def __post_init__(self) -> None:
         for name in COLUMNS:
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
-        if len({getattr(self, name).shape for name in COLUMNS}) != 1:
-            raise ValueError("query, item, position, shown and clicked must have the same length")
-        for name, labels in (("query", self.queries), ("item", self.items), ("position", self.positions)):
-            code = getattr(self, name)
-            if code.ndim != 1 or (code.size and not (code.min() >= 0 and code.max() < len(labels))):
-                raise ValueError(f"{name} must hold indices from 0 to {len(labels) - 1}")
-        if (self.clicked < 0).any() or (self.clicked > self.shown).any():
-            worst = int(np.argmax((self.clicked < 0) | (self.clicked > self.shown)))
+        if (wrong := (self.clicked < 0) | (self.clicked > self.shown)).any():
+            worst = int(np.argmax(wrong))
             raise ValueError(
                 f"item {self.items[self.item[worst]]!r} at position {self.positions[self.position[worst]]} has "
                 f"{self.clicked[worst]} clicks in {self.shown[worst]} impressions"
             )
-        key = (self.query * len(self.items) + self.item) * len(self.positions) + self.position
-        if self.window is not None:
-            key = key * len(self.windows) + self.window
-        order = np.argsort(key, kind="stable")
-        if (np.diff(key[order]) == 0).any():
-            raise ValueError("an item has two rows for one query and position")
-        for name in COLUMNS:
-            object.__setattr__(self, name, getattr(self, name)[order])
-        if self.window is not None:
-            object.__setattr__(self, "window", np.asarray(self.window, np.int64)[order])
 
     def __len__(self) -> int:
         return self.shown.size

@@ -100,7 +100,7 @@ class Log:
         )
         names = self._labels("summed")
         found = self._arrays(
-            f"SELECT q.code AS query, i.code AS item, position, shown, clicked{', label' if windows else ''} "
+            f"SELECT q.code AS query, i.code AS item, position, {'label, ' if windows else ''}shown, clicked "
             "FROM summed JOIN codes_query q USING (query) JOIN codes_item i USING (item) ORDER BY ALL"
         )
         labels, window_codes = np.unique(found["label"].to_numpy(), return_inverse=True) if windows else ((), None)

@@ -93,17 +93,16 @@ class Pages:
     def counts(self) -> Counts:
         """Return impressions and clicks per (query, item, position)."""
         page = self.of_page()
-        n, m = len(self.items), len(self.positions)
-        key = (self.query[page] * n + self.item) * m + self.position
-        size = len(self.queries) * n * m
-        if self.window is not None:
-            key += size * self.window[page]
-        cells, place = different_keys(key, size * max(len(self.windows), 1))
         weight = self.count[page]
-        shown, clicked = (np.bincount(place, w, cells.size).astype(np.int64) for w in (weight, weight * self.click))
-        codes = cells % size // (n * m), cells // m % n, cells % m
+        n, m, w = len(self.items), len(self.positions), max(len(self.windows), 1)
+        key = ((self.query[page] * n + self.item) * m + self.position) * w
+        if self.window is not None:
+            key += self.window[page]
+        cells, place = different_keys(key, len(self.queries) * n * m * w)
+        shown, clicked = (np.bincount(place, part, cells.size) for part in (weight, weight * self.click))
+        codes = cells // (n * m * w), cells // (m * w) % n, cells // w % m
         names = self.items, self.queries, self.positions
-        window = None if self.window is None else cells // size
+        window = None if self.window is None else cells % w
         return Counts(*names, *codes, shown, clicked, self.origin, self.pages, self.notes, self.windows, window)
 
     def with_counts(self, count: Ints) -> Pages:
