@@ -55,26 +55,17 @@ def _beside_uniform(earned: Mapping[str, Estimate], results: Results, size: Size
 _of_section_5 = partial(Claim, source="Section 5", figure="figure-1", above=0.0)
 
 
-def _ftrl_is_best(keys: str, source: str, figure: str) -> Claim:
+def _ftrl_leads(keys: str, source: str, figure: str, *, best: bool) -> Claim:
+    """Return that FTRL-PBM is best of the six where users change, or competitive where they are steady."""
+    said = "best of the six where users change" if best else "competitive where users are steady"
+    behind = f"it is behind none of the other five by more than {WORSE:.0%} of the range"
     return Claim(
-        statement=f"FTRL-PBM is best of the six where users change ({figure.replace('-', ' ')}).",
+        statement=f"FTRL-PBM is {said} ({figure.replace('-', ' ')}).",
         source=source,
         measure=lead("ftrl-pbm", PAPER, keys, of_range=True),
         said="lead of FTRL-PBM over the best other, as a share of the range",
-        above=0.0,
-        rule="it is ahead of each of the other five in every panel",
-        figure=figure,
-    )
-
-
-def _ftrl_is_competitive(keys: str, source: str, figure: str) -> Claim:
-    return Claim(
-        statement=f"FTRL-PBM is competitive where users are steady ({figure.replace('-', ' ')}).",
-        source=source,
-        measure=lead("ftrl-pbm", PAPER, keys, of_range=True),
-        said="lead of FTRL-PBM over the best other, as a share of the range",
-        above=-WORSE,
-        rule=f"it is behind none of the other five by more than {WORSE:.0%} of the range",
+        above=0.0 if best else -WORSE,
+        rule="it is ahead of each of the other five in every panel" if best else behind,
         figure=figure,
     )
 
@@ -123,8 +114,8 @@ ABOUT_FIGURE_ONE = (
         rule="each loses more to change than FTRL-PBM does, in every panel",
         remark="The best fixed list itself loses about half of the range to change.",
     ),
-    _ftrl_is_best(SEASONAL, "Section 5, (b)(c)(e)(f)", "figure-1"),
-    _ftrl_is_competitive(STEADY, "Section 5, (a)(d)", "figure-1"),
+    _ftrl_leads(SEASONAL, "Section 5, (b)(c)(e)(f)", "figure-1", best=True),
+    _ftrl_leads(STEADY, "Section 5, (a)(d)", "figure-1", best=False),
     _of_section_5(
         statement="RankedExp3 is relatively stable.",
         measure=loss_to_change(("toprank",), "ranked-exp3", SEASONAL),
@@ -164,8 +155,8 @@ def _about_figure_two(size: Size) -> list[Claim]:
     return [
         # A statement about rewards on the paper's log cannot be tested on another log.
         *([] if size.fitted else [A_FIFTH]),
-        _ftrl_is_best("2b 2c", f"{source} (b)(c)", "figure-2"),
-        _ftrl_is_competitive("2a", f"{source} (a)", "figure-2"),
+        _ftrl_leads("2b 2c", f"{source} (b)(c)", "figure-2", best=True),
+        _ftrl_leads("2a", f"{source} (a)", "figure-2", best=False),
     ]
 
 

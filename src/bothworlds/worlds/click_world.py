@@ -31,18 +31,9 @@ class ClickWorld(CompiledListWorld):
     examination is 1 and continuation belongs to items, or rises or falls with the position, or there are at most 18
     items; in other worlds where there are at most 200,000 lists. Otherwise local search is compared with a bound.
 
-    Parameters
-    ----------
-    attraction
-        (n_items,) alpha.
-    n_positions
-        The number of positions.
-    examination
-        (m (m + 1) / 2,) gamma in the order (1, 0), (2, 0), (2, 1), (3, 0), ... of pairs (k, l); 1 by default.
-    continuation
-        (n_items,) or, with ``by_position``, (n_positions,) kappa; 1 by default.
-    skip
-        The probability g of going on after an item that was not clicked.
+    ``attraction`` (n_items,) is alpha, and ``examination`` (m (m + 1) / 2,) gamma in the order (1, 0), (2, 0), (2, 1),
+    (3, 0), ... of pairs (k, l). ``continuation`` is kappa, (n_items,) or, with ``by_position``, (n_positions,).
+    ``skip`` is g, the probability of going on after an item that was not clicked. All but attraction are 1 by default.
     """
 
     def __init__(

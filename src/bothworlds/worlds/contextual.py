@@ -26,28 +26,13 @@ class ContextualWorld(CompiledListWorld):
     A policy that learns labels sees the row of labels of every visitor, and the labels of every item; others see none.
     Regret is against the best list of each context.
 
-    Parameters
-    ----------
-    labels
-        (contexts, visitor labels) The value of every label of every context, from 0.
-    item_labels
-        (items, item labels) The same of items.
-    share
-        (contexts,) The share of each context among visitors. Or (phases, contexts).
-    attraction
-        (contexts, items), or (phases, contexts, items).
-    examination
-        (slots,), or (contexts, slots), or (phases, contexts, slots).
-    phase
-        Where there are several phases, the rounds of each; after the last one comes the first again.
-    births
-        (items,) The round in which each item is born. The game has as many items as are born in round 0; one that is
-        born later takes the place of the oldest.
-    bend
-        (items, slots) A factor of every click probability, with which clicks are not a product; 1 if not given.
+    ``labels`` (contexts, visitor labels) and ``item_labels`` (items, item labels) are values of labels, from 0.
+    ``share`` (contexts,) is that of each context among visitors; ``attraction`` is (contexts, items), and
+    ``examination`` (slots,) or (contexts, slots). Each of these three may have a first axis of phases, of ``phase``
+    rounds each; after the last one comes the first again. ``births`` (items,) are the rounds in which items are born:
+    the game has as many items as are born in round 0, and one that is born later takes the place of the oldest.
+    ``bend`` (items, slots) is a factor of every click probability, with which clicks are not a product.
 
-    Examples
-    --------
     Visitors on phones like the first item, and others the second:
 
     >>> world = ContextualWorld([[0], [1]], [[0], [1], [1]], [0.7, 0.3], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]], [1.0])
