@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels import Floats
 from ...policies.effects import effects_of, pairs_of
 from ...policies.logged_pages import LogState
-from ...policies.marginals import entropy_of, most_shown_rows
+from ...policies.marginals import most_shown_rows
 from ..events import Event
 from ..model import (
     BASELINE_ARM,
@@ -33,8 +33,9 @@ from ..reports.exploration_cost import shrunk_rates
 from ..reports.inputs import DAY, LearnedState, ReportRequest
 from ..schemas import EffectsView, EventView, FeedbackEnds, Headline, ReportView, StateView
 from ..stores import Store, StoreError
+from .lists import Lists
 from .recorder import Recorder
-from .served import NOBODY, UNCONSTRAINED, Constraints, Registry, Served, ServedLearner, Visitor
+from .served import NOBODY, Constraints, Registry, Served, ServedLearner, Visitor
 from .store_calls import in_thread
 from .surface_rules import exposure_problem
 
@@ -93,31 +94,16 @@ def read_changes(store: Store, learner_id: int) -> list[int]:
     return [] if fact is None else msgspec.msgpack.decode(fact, type=list[int])
 
 
-class Drawn(NamedTuple):
-    """What lists are drawn from: the probability of each of ``items`` (indices) at each of the slots that are free."""
+def drawn_from(served: Served, one: ServedLearner, now: int, visitor: Visitor = NOBODY) -> Lists:
+    """Returns the lists of a learner; makes them if they were not used here. Blocks.
 
-    items: Sequence[int]
-    free: Sequence[int]
-    x: Floats
-    id: str
-    made_at: int
-    baseline_share: float
-
-
-def drawn_from(served: Served, one: ServedLearner, now: int, visitor: Visitor = NOBODY) -> Drawn:
-    """Returns what the lists of a learner are drawn from; makes them if they were not used here. Blocks.
-
-    Raises StoreError, and for a visitor with labels what the policy raises.
+    Raises StoreError, BrokenSurface if they cannot be made, and for a visitor with labels what the policy raises.
     """
     if one.lists is None:
         served.publish(one, now)
-    if (lists := one.lists) is None:  # they cannot be made
-        listed = served.baseline(UNCONSTRAINED)
-        return Drawn(listed.items, range(len(listed.items)), np.eye(len(listed.items)), listed.policy_id, now, 0.0)
-    if visitor.learned:
-        lists = served.make(one, Constraints(context=visitor.learned), now)
-    share = served.baseline_share(lists.source.rounds)
-    return Drawn(lists.items.tolist(), lists.free.tolist(), lists.marginals, lists.id, lists.source.made_at, share)
+    if (lists := one.lists) is None:
+        raise BrokenSurface(f"what surface {served.surface.name!r} shows cannot be computed: {one.fault}")
+    return served.make(one, Constraints(context=visitor.learned), now) if visitor.learned else lists
 
 
 def _in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -184,12 +170,12 @@ class Reports:
         """
         served, one = self._learner(surface, arm)
         visitor, now = served.visitor(context or {}, grow=False), self._clock()
-        counts, drawn = read_counts(served, one, self._registry), drawn_from(served, one, now, visitor)
+        counts, lists = read_counts(served, one, self._registry), drawn_from(served, one, now, visitor)
         changes = read_changes(self._store, one.learner.id)
         items, whole = served.surface.items, served.surface.settings.objective == "clicks"
-        served_rows = most_shown_rows(drawn.x, limit)
+        served_rows = most_shown_rows(lists.marginals, limit)
         exposure = np.zeros((len(items), 1))
-        exposure[drawn.items, 0] = drawn.x.sum(axis=1)
+        exposure[lists.items, 0] = lists.marginals.sum(axis=1)
         rows = most_shown_rows(exposure, limit)
         view: StateView = {
             "surface": surface,
@@ -202,15 +188,15 @@ class Reports:
             "shown": counts.shown[rows].astype(np.int64).tolist(),
             "clicked": counts.clicked[rows].astype(np.int64 if whole else np.float64).tolist(),
             "marginals": {
-                "items": [items[drawn.items[row]].name for row in served_rows],
-                "x": drawn.x[served_rows].tolist(),
+                "items": [items[lists.items[row]].name for row in served_rows],
+                "x": lists.marginals[served_rows].tolist(),
             },
-            "policy_id": drawn.id,
-            "policy_age_seconds": max(0.0, (now - drawn.made_at) / 1000.0),
-            "entropy": entropy_of(drawn.x),
+            "policy_id": lists.id,
+            "policy_age_seconds": max(0.0, (now - lists.source.made_at) / 1000.0),
+            "entropy": lists.entropy,
             "revision": counts.number,
             "changed_at": rfc3339(changes[-1]) if changes else None,
-            "baseline_share": drawn.baseline_share,
+            "baseline_share": served.baseline_share(lists.source.rounds),
         }
         return view
 
@@ -306,26 +292,28 @@ class Reports:
         return reports.headline(self._store, served.surface, learned, now)
 
     def _learned_state(self, served: Served, now: int, visitor: Visitor = NOBODY) -> LearnedState | None:
-        """Returns the state of the first policy, with the counts of all; None if its policy cannot learn the log."""
+        """Returns the state of the first policy, with the counts of all; None if it cannot be computed."""
         first = served.learner(served.surface.first_arm)
-        counts = self._counts(served, first)
-        if counts is None:
+        try:
+            if (counts := self._counts(served, first)) is None:
+                return None
+            lists = drawn_from(served, first, now, visitor)
+        except BrokenSurface:
             return None
-        drawn = drawn_from(served, first, now, visitor)
         known = list(served.by_learner_id.values())
         others = [read for one in known if one is not first and (read := self._counts(served, one)) is not None]
         shown = counts.shown + sum(other.shown for other in others)
         clicked = counts.clicked + sum(other.clicked for other in others)
-        cells = np.ix_(drawn.items, drawn.free)
+        cells = np.ix_(lists.items, lists.free)
         return LearnedState(
             rounds=counts.rounds,
             shown=shown,
             clicked=clicked,
-            items=tuple(served.surface.items[index].name for index in drawn.items),
+            items=tuple(served.surface.items[index].name for index in lists.items),
             rates=shrunk_rates(shown[cells], clicked[cells]),
-            marginals=drawn.x,
-            policy_id=drawn.id,
-            made_at=drawn.made_at,
+            marginals=lists.marginals,
+            policy_id=lists.id,
+            made_at=lists.source.made_at,
             other_rounds=sum(other.rounds for other in others),
             context=dict(visitor.learned),
         )
