@@ -32,7 +32,7 @@ def listening(app, port=0, *, started=False, **settings):
     thread = threading.Thread(target=run, daemon=True)
     with reservation:
         thread.start()
-        assert ready.wait(60)
+        assert ready.wait(600)  # it may have to compile kernels
         try:
             yield f"http://{config.host}:{config.port}"
         finally:

@@ -314,7 +314,7 @@ def read(
         columns={name: column for name, column in stored.items() if column in kinds},
         has_pages=has_pages,
         has_propensities="propensity" in kinds,
-        notes=sentences(found),
+        notes=sentences(log, found, number),
         number=number,
         time=_time(kinds.get("timestamp")),
         query_columns=sources[0].joined,

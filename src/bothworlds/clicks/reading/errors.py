@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,19 @@ from .sources import Source
 MAX_EXAMPLES = 3  # bad rows that an error shows
 MAX_TEXT = 60  # characters of a line that an error shows
 BLOCK = 1 << 22  # bytes read at a time
-NOT_UTF8 = "characters that are not UTF-8; save it as UTF-8, as in iconv -f WINDOWS-1252 -t UTF-8"
+THOUSANDS = re.compile(r"\s*\d{1,3}([.,' ]\d{3})+\s*")
+DECIMAL_COMMA = re.compile(r"\s*\d*,\d+\s*")
+NUMBERS = ("position", "click", "propensity", "impressions", "clicks")
+NOT_UTF8, WITH_COMMA = "characters that are not UTF-8", "which has a decimal comma"
+CURES = {  # problems of a whole file, with their cures
+    NOT_UTF8: (
+        "the file seems to be in Latin-1 (Windows-1252): convert it, as in iconv -f WINDOWS-1252 -t UTF-8 log.csv > "
+        "utf-8.csv, or give the table that pandas.read_csv(..., encoding='cp1252') returns"
+    ),
+    WITH_COMMA: (
+        "write numbers with a decimal point, or give the table that pandas.read_csv(..., sep=';', decimal=',') returns"
+    ),
+}
 REJECTED = {  # error types of DuckDB
     "MISSING COLUMNS": "fewer columns than the table",
     "TOO MANY COLUMNS": "more columns than the table",
@@ -63,8 +76,10 @@ def bad_input_error(
         parts.append(f"{'' if before and before.file == file else f'{file}, '}{place}: {problem}")
     if number > 1:
         parts.append(f"{number:,} {noun} are bad")
+    # Leaving out rows would leave out what they have in common.
+    cure = next((text for problem, text in CURES.items() if any(problem in one.problem for one in examples)), "")
     skip = {"skip_bad": f"leaves {'them' if number > 1 else 'it'} out"}
-    cures = [f"{name}=True {effect}" for name, effect in {**(options or {}), **skip}.items()]
+    cures = [cure] if cure else [f"{name}=True {effect}" for name, effect in {**(options or {}), **skip}.items()]
     return ValueError("; ".join([*parts, *cures]))
 
 
@@ -178,6 +193,12 @@ def row_problem(columns: Mapping[str, str], reason: int, values: Mapping[str, st
     if "\ufffd" in raw:
         return f"the line has {NOT_UTF8}"
     got = f"; got {raw[:MAX_TEXT]!r}" if raw else ""
+    if role in NUMBERS and role != "propensity" and not raw:
+        got = "; it is missing"
+    if role in ("position", "impressions", "clicks") and THOUSANDS.fullmatch(raw):
+        got += "; write numbers without thousands separators"
+    elif role in NUMBERS and DECIMAL_COMMA.fullmatch(raw):
+        got += f", {WITH_COMMA}"
     if reason == MORE_CLICKS:
         got += f" and {values['impressions']!r}"
     return f"{requirement(columns, reason)}{got}"

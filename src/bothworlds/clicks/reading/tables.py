@@ -299,11 +299,22 @@ def keep(log: Reading, has_pages: bool, number: str) -> None:
             log.run(f"DELETE FROM rows WHERE {other}")
 
 
-def sentences(found: Notes) -> tuple[str, ...]:
-    """Return sentences about rows that were left out or changed."""
+def sentences(log: Reading, found: Notes, number_sql: str) -> tuple[str, ...]:
+    """Return sentences about rows that were left out or changed, and about positions that may be a mistake."""
     one, several = {"was": "was", "has": "it has"}, {"was": "were", "has": "they have"}
-    return tuple(
+    notes = [
         sentence.format(plural(number, noun), **(one if number == 1 else several))
         for (noun, sentence), number in found.items()
         if number
-    )
+    ]
+    rows = log.run(f"SELECT position, sum({number_sql})::BIGINT FROM rows GROUP BY 1 ORDER BY 1")
+    for k in range(1, len(rows)):
+        before, after = rows[k - 1][0], rows[k][0]
+        if after > before + 1:
+            beyond = sum(number for _, number in rows[k:])
+            notes.append(
+                f"positions jump from {before} to {after}, with {beyond:,} impressions from {after} on; the model has "
+                "no positions in between: check that this is not a mistake"
+            )
+            break
+    return tuple(notes)
