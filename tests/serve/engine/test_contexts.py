@@ -54,9 +54,9 @@ def replayed(engine, store):
 def test_each_context_gets_its_list_and_the_log_gives_the_state_bit_for_bit(tmp_path, policy):
     @with_engine(**SHOP | {"policy": policy})
     async def run(engine, store, clock):
-        await shopping(engine, 600)
+        await shopping(engine, 1200)
         await engine.administration.change_item("home", "g", "add", labels={"category": "floor"}, actor="ann")
-        await shopping(engine, 200, 600, exclude=["d"])
+        await shopping(engine, 200, 1200, exclude=["d"])
         phone, desktop = await shown(engine, device="phone"), await shown(engine, device="desktop")
         assert phone["a"] + phone["b"] > 1.5
         assert desktop["f"] > 0.8 > 0.5 > phone["f"]
