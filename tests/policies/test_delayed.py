@@ -22,7 +22,7 @@ def rewards(policy, rounds=300, inform=True):
     return played.reward
 
 
-@pytest.mark.parametrize("name", ["ftrl-pbm", pytest.param("all-weather", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ftrl-pbm", pytest.param("all-weather", marks=pytest.mark.nightly)])
 def test_without_delay_it_is_the_policy_itself_in_a_compiled_loop(name):
     policy = policies.policy(name)
     assert np.array_equal(rewards(Delayed(policy, 0)), rewards(policy))

@@ -88,6 +88,7 @@ def test_the_estimates_of_leader_and_comparison_are_unbiased_over_two_contexts()
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_where_clicks_are_not_of_the_form_the_leader_insures():
     """Every item is clicked at one slot only: the product form and labels say nothing of it."""
     n = 4

@@ -12,7 +12,7 @@ from tests.policies.informed import informed
 
 N, M = 5, 3
 CLICKS = np.outer(np.linspace(0.9, 0.1, N), np.linspace(0.9, 0.3, M))
-POLICIES = {name: informed(name, N, M) for name in names()} | {"delayed": Delayed(policy("all-weather"), 10)}
+POLICIES = {name: informed(name, N, M) for name in names()} | {"delayed": Delayed(policy("ftrl-pbm"), 10)}
 SAVED = [name for name in names() if set(policy(name).needs) <= {"horizon"}]
 
 

@@ -97,6 +97,7 @@ def test_the_state_of_a_policy_that_detects_changes_stays_small(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_check_catches_a_service_that_keeps_all_responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, kept = engine.Engine._ranking, []
 
