@@ -99,16 +99,16 @@ def compare(
         raise ValueError(f"priors must be numbers, 0 or more; got {priors!r}")
     strengths, seed = tuple(map(float, priors)), whole(seed, "seed", 0)
     pages = as_pages(log)
-    split = split_pages(pages, seed)
-    if not all(len(part) for part in split):
+    training, validation, test = split = split_pages(pages, seed)
+    if not all(map(len, split)):
         raise ValueError(f"{pages.pages:,} pages are too few to split into training, validation and test pages")
     entries = _entries(list(dict.fromkeys(names)), strengths, split, progress)
     base = next((entry for entry in entries if entry.model == reference), entries[0])
     return Comparison(
         entries=tuple(entries),
-        differences=_differences(entries, base, split[2], seed),
+        differences=_differences(entries, base, test, seed),
         reference=base.model,
-        sizes=(split[0].pages, split[1].pages, split[2].pages),
+        sizes=(training.pages, validation.pages, test.pages),
         priors=strengths,
         seed=seed,
         positions=pages.positions,

@@ -26,7 +26,7 @@ CROWD = 30  # more pairs than this are drawn in bins
 BINS = 12
 MOST = 40  # items that are drawn
 NAMED = 20  # items whose names are below the axis, if there are no more
-WIDEST = 5.0  # models that are further below the reference than this many times the best is above are not drawn
+WIDEST = 5.0  # the axis of differences reaches this many times as far below the reference as the better half is apart
 
 
 def draw_shared(panel: Axes, model: ClickModel) -> None:
@@ -163,7 +163,8 @@ def _wilson(clicked: Floats, shown: Floats) -> tuple[NDArray[Any], NDArray[Any]]
 def draw_differences(panel: Axes, comparison: Comparison) -> None:
     """Draw how much more likely each model makes a test page than the reference, with 95% intervals.
 
-    Thick lines are intervals over pages, thin ones over queries. Models far below the reference are beyond the axis.
+    Thick lines are intervals over pages, thin ones over queries. Of models beyond the axis, the difference
+    is written at its end.
     """
     rows = comparison.table()[::-1]
     for k, row in enumerate(rows):
@@ -175,7 +176,11 @@ def draw_differences(panel: Axes, comparison: Comparison) -> None:
     panel.locator_params(axis="x", nbins=5)
     panel.set_yticks(range(len(rows)), [row["model"] for row in rows])
     better = max(abs(row["difference"]) for row in rows[len(rows) // 2 :])
-    panel.set_xlim(left=max(panel.get_xlim()[0], -WIDEST * max(better, 1e-3)))
+    left = max(panel.get_xlim()[0], -WIDEST * max(better, 1e-3))
+    panel.set_xlim(left=left)
+    for k, row in enumerate(rows):
+        if row["difference"] < left:
+            panel.annotate(f" ← {row['difference']:.2f}", (left, k), va="center", fontsize=6.5, color="0.4")
     panel.set(xlabel="nats per page", title=f"Log-likelihood above {comparison.reference}")
 
 

@@ -211,6 +211,20 @@ def test_a_failing_policy_stops_no_other_learner(store, pages):
     assert same_bits(state_in(states, store, DEFAULT), log_of(first))
 
 
+def test_a_state_that_takes_long_to_make_keeps_nobody_else_waiting(store, pages):
+    """While the log of one learner is learned, another learner's state is made in a second thread."""
+    states, made = States(store), []
+    record(store, pages[:20])
+
+    def read_another():
+        thread = threading.Thread(target=lambda: made.append(state_in(states, store, PHONE)), daemon=True)
+        thread.start()
+        thread.join(60.0)
+
+    state_in(states, store, target=Target(Interrupted(called=[read_another]), N + ADDED, M))
+    assert len(made) == 1
+
+
 @pytest.mark.slow
 def test_threads_that_read_and_learn_give_the_state_of_the_log(store, pages):
     """While one thread settles and learns, others load, drop and read states: no page is missed or learned twice."""

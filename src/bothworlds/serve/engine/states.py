@@ -124,8 +124,9 @@ class States:
 
     def __init__(self, store: Store, *, limit: int = LIMIT, due_seconds: float = DUE_SECONDS) -> None:
         self._store, self._limit, self._due_seconds = store, limit, due_seconds
-        self._lock, self._loading = threading.Lock(), threading.Lock()  # of the dictionary, and of reading states
+        self._lock = threading.Lock()  # of the two dictionaries
         self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._loading: dict[int, threading.Lock] = {}
 
     @property
     def size(self) -> int:
@@ -200,9 +201,15 @@ class States:
             return self._held.get(learner_id)
 
     def _loaded(self, learner: Learner, target: Target) -> _Held:
-        """Makes a state and holds it; another thread that wants one waits."""
-        with self._loading:
-            return self._found(learner.id) or self._load(learner, target)
+        """Makes a state and holds it; another thread that wants the same one waits, and nobody else does."""
+        with self._lock:
+            loading = self._loading.setdefault(learner.id, threading.Lock())
+        try:
+            with loading:
+                return self._found(learner.id) or self._load(learner, target)
+        finally:
+            with self._lock:
+                self._loading.pop(learner.id, None)
 
     def _load(self, learner: Learner, target: Target) -> _Held:
         started = time.perf_counter()
