@@ -194,6 +194,10 @@ def test_a_change_of_an_outdated_version_is_refused(call):
     assert call("PATCH", "/v1/surfaces/home", **change).status_code == 200
     assert call("PATCH", "/v1/surfaces/home", **change).status_code == 412
     assert call("PUT", "/v1/surfaces/home/items/x", headers={"if-match": tag}).status_code == 412
+    now = call("GET", "/v1/surfaces/home").headers["etag"]
+    for match in (now, "*"):  # the version in the body counts as well
+        stale = {"json": {"floor": 0.2, "version": 1}, "headers": {"if-match": match}}
+        assert call("PATCH", "/v1/surfaces/home", **stale).status_code == 412
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1, "version": 1}).status_code == 409
     assert call("PATCH", "/v1/surfaces/home", json={"floor": 0.1, "version": 2}).status_code == 200
     assert (

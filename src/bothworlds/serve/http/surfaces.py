@@ -152,7 +152,9 @@ class SurfaceEndpoints:
         current = self._find(request.path_params["surface"])
         known = set() if current is None else {"*", etag(current)}
         if match := _tags(request, "if-match"):
-            return current.version if current is not None and known & match else -1
+            if current is None or not known & match:
+                return -1
+            return current.version if version is None and "*" not in match else version
         if absent := _tags(request, "if-none-match"):
             return 0 if "*" in absent else -1 if known & absent else version
         return version
